@@ -1,0 +1,326 @@
+"""The nouns that plugins return and receive: frozen, typed, free of heavy imports.
+
+A `target` is an import path, `"package.module:attribute"`, resolved only when it is needed, so that a plugin's
+entry point costs nothing at start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from sqlalchemy import ColumnElement, Select
+
+    from kb_framework.store.store import Tx
+
+DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
+LOCAL_USER = "00000000-0000-4000-8000-000000000002"
+
+Profile = Literal["read", "write", "curate", "admin"]
+Dialect = Literal["flat", "v1", "envelope"]
+
+
+def resolve(target: str) -> Any:
+    """The object behind an import path."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks, and in which organization."""
+
+    organization_id: str = DEFAULT_ORGANIZATION
+    user_id: str = LOCAL_USER
+
+
+# What registration hooks return
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSection:
+    """A pydantic-settings model (a `kb_framework.settings.Section`), read as `KB_<NAME>_<FIELD>` and `[name]`."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of a plugin's schema; `target` is called with the transaction, once per database."""
+
+    version: int
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A framework-free class, built once per engine.
+
+    Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
+    `plugins`, `selection`, `mutation`, `retrieval`, `embedding`, or another service's name.
+    """
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Litestar handlers or routers, mounted under `/api/v1`; with `build`, a function of the plugins that returns them."""
+
+    name: str
+    target: str
+    build: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A cyclopts command; `"chunks get"` is the command `get` of the group `chunks`.
+
+    With `build`, the target is a function of the plugins and the command's name that returns the command.
+    """
+
+    name: str
+    target: str
+    help: str
+    group: str
+    build: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
+
+    With `build`, the target is a function of the plugins and the tool's name that returns it.
+    """
+
+    name: str
+    target: str
+    title: str
+    profile: Profile
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+    build: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMethod:
+    """A method of the engine client: a function whose first parameter is the client."""
+
+    name: str
+    target: str
+    build: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionFilter:
+    """A named condition on documents.
+
+    The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`. The annotation is the
+    field's type in bodies, flags and tool parameters.
+    """
+
+    name: str
+    target: str
+    help: str
+    flag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MutationKind:
+    """An operation on a selection of documents.
+
+    The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, documents)`, which changes all
+    of them at once. `bulk` offers it over any selection; without it the kind serves single documents only.
+    """
+
+    name: str
+    target: str
+    verb: str
+    help: str
+    destructive: bool = False
+    bulk: bool = True
+    command: str = ""
+    tool: str = ""
+
+    @property
+    def job_type(self) -> str:
+        return f"bulk_{self.name}"
+
+    @property
+    def route_name(self) -> str:
+        return self.name.replace("_", "-")
+
+    @property
+    def command_name(self) -> str:
+        return self.command or f"bulk-{self.route_name}"
+
+    @property
+    def tool_name(self) -> str:
+        return self.tool or f"kb_bulk_{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """A class built like a service that satisfies `EmbedderObject`."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extractor:
+    """A function `(data: bytes, name: str) -> Extracted` for files with these endings."""
+
+    name: str
+    target: str
+    media: str
+    suffixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunker:
+    """A function `(extracted: Extracted) -> list[ChunkText]`."""
+
+    name: str
+    target: str
+
+
+# What in-flight hooks receive and return
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which documents: the filters that were given, by name."""
+
+    filters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A mutation about to happen, with its documents frozen.
+
+    `documents` selects their ids; it is valid inside the transaction it came with and never widens.
+    """
+
+    kind: str
+    actor: Actor
+    operation: Any
+    selection: Mapping[str, Any]
+    documents: Select[Any]
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why one document, or (without an id) the whole plan, must not be changed."""
+
+    reason: str
+    document_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction did to which documents. `action` is `added`, or the mutation kind's name."""
+
+    action: str
+    actor: Actor
+    documents: Select[Any]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MutationResult:
+    kind: str
+    actor: Actor
+    job_id: int | None
+    matched: int
+    succeeded: int
+    failed: int
+    errors: list[dict[str, Any]]
+
+    @property
+    def status(self) -> str:
+        return "partial_failure" if self.failed else "done"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalQuery:
+    """What to look for. `condition` is the AND of filters and narrowings over `documents` and `chunks`, or None for all.
+
+    `limit` is how many candidates each retriever returns; `retrievers` which of them run.
+    """
+
+    text: str
+    actor: Actor
+    limit: int
+    retrievers: tuple[str, ...]
+    purpose: str = "search"
+    condition: ColumnElement[bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk by its number in the store, with the retriever's own score: higher is better."""
+
+    chunk: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A fused candidate: its score, and rank and score in each list that had it."""
+
+    chunk: int
+    score: float
+    ranks: Mapping[str, int]
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """A file turned into text; `markdown` says that its structure is marked up as Markdown."""
+
+    text: str
+    media: str
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    markdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    content: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EmbedderObject(Protocol):
+    """What an embedder target offers. Vectors are float32, one row per text, of unit length (all zeros for no content)."""
+
+    model: str
+    dimensions: int
+
+    def encode(self, texts: list[str]) -> np.ndarray: ...
+
+
+class Operation(Protocol):
+    """What a mutation kind's target offers."""
+
+    def apply(self, tx: Tx, documents: Select[Any]) -> None: ...

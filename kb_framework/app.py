@@ -1,0 +1,118 @@
+"""The one composition root: `open_kb()` puts the parts together. There is no module-level state."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kb_framework.api import resolve
+from kb_framework.bootstrap import Bootstrap, read_bootstrap
+from kb_framework.embedding import Embedding
+from kb_framework.errors import KBError, PluginFailed, StoreUnusable
+from kb_framework.files import Files
+from kb_framework.mutation import Mutation
+from kb_framework.plugins import Plugins
+from kb_framework.retrieval import Retrieval
+from kb_framework.selection import Selector
+from kb_framework.settings import Settings, load_settings
+from kb_framework.store.migrations import by_plugin, migrate
+from kb_framework.store.sqlite import SqliteBackend
+from kb_framework.store.store import Store
+
+log = logging.getLogger("kb")
+
+
+class Services(Mapping[str, Any]):
+    """Plugins' services by name, built when first asked for."""
+
+    def __init__(self, kb: KB) -> None:
+        self._kb = kb
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            service = self._kb.plugins.services.get(name)
+            if service is None:
+                raise KeyError(name)
+            plugin = self._kb.plugins.services.plugin_of(name)
+            self._built[name] = self._kb.build(plugin, service.target)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (service.name for service in self._kb.plugins.services)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class KB:
+    """An open knowledge base."""
+
+    def __init__(self, settings: Settings, plugins: Plugins, store: Store) -> None:
+        self.settings = settings
+        self.plugins = plugins
+        self.store = store
+        self.services = Services(self)
+        self.files = Files(settings.host.data_dir / "files")
+        self.embedding = Embedding(store, plugins, settings.host, self.build)
+        self.selector = Selector(plugins)
+        self.mutation = Mutation(store, plugins, settings.host, self.services)
+        self.retrieval = Retrieval(plugins, self.build)
+
+    def build(self, plugin: str, target: str) -> Any:
+        """Make a plugin's object, giving its constructor what its parameters name."""
+        try:
+            maker = resolve(target)
+            wanted = inspect.signature(maker).parameters
+            return maker(**{name: self._part(plugin, name) for name in wanted})
+        except KBError:
+            raise
+        except Exception as error:
+            raise PluginFailed(self.plugins.report(plugin, target, error)) from error
+
+    def _part(self, plugin: str, name: str) -> Any:
+        if name == "settings":
+            return self.settings.sections[plugin]
+        if name == "host_settings":
+            return self.settings.host
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding"}:
+            return getattr(self, name)
+        if name in self.services:
+            return self.services[name]
+        raise TypeError(f"nothing is called {name!r}: a parameter names a part of the host or a service")
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def load_plugin_settings(bootstrap: Bootstrap, plugins: Plugins) -> Settings:
+    """Validate all settings; a plugin whose settings cannot even be imported has failed."""
+    for section in list(plugins.settings):
+        try:
+            resolve(section.target)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            plugins.fail(plugins.settings.plugin_of(section.name), error)
+    return load_settings(bootstrap, list(plugins.settings))
+
+
+def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) -> KB:
+    """Load plugins, settings and the database, migrating it if need be."""
+    bootstrap = bootstrap or read_bootstrap()
+    plugins = plugins or Plugins(bootstrap)
+    settings = load_plugin_settings(bootstrap, plugins)
+    data_dir = settings.host.data_dir
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreUnusable(f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR") from None
+    store = Store(SqliteBackend(data_dir / "kb.sqlite", settings.host.busy_timeout))
+    steps = by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
+    try:
+        for step in migrate(store, steps, plugins.fail):
+            log.info("migrated: %s", step)
+    except BaseException:
+        store.close()
+        raise
+    return KB(settings, plugins, store)

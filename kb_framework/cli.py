@@ -1,0 +1,191 @@
+"""The command line: mounts what plugins contribute, and translates errors in one place.
+
+Only what the command line names is imported. `kb --help` reads the commands' descriptions and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Annotated, Any, NoReturn
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from kb_framework import __version__
+from kb_framework.api import Command, resolve
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.console import Cli
+from kb_framework.errors import ConfigInvalid, KBError
+from kb_framework.plugins import Plugins
+
+HELP = """A knowledge base that can be searched, curated and changed in bulk without accidents.
+
+To begin with:
+
+```
+kb quickstart                             a tour with a sample folder
+kb add ~/notes                            add a folder
+kb search "how do we rotate keys"         search it
+kb bulk-remove --tags draft,old           preview, confirm, delete
+kb serve                                  HTTP, MCP and API docs on http://127.0.0.1:8420
+```
+"""
+GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Engine")
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    code = run(sys.argv[1:])
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.exit(code)
+    # The reader went away: what is left in the buffer has nowhere to go.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; its exit code."""
+    as_json, debug = "--json" in argv, "--debug" in argv
+    _configure_logging(debug)
+    cli: Cli | None = None
+    try:
+        bootstrap = read_bootstrap()
+        plugins = Plugins(bootstrap)
+        cli = Cli(bootstrap, plugins, json=as_json, debug=debug)
+        if not bootstrap.nothing_else and not {"--help", "-h", "--version"} & set(argv):
+            from kb_framework.app import load_plugin_settings
+
+            load_plugin_settings(bootstrap, plugins)
+        return _dispatch(argv, cli)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    except CycloptsError as error:
+        return _report(ConfigInvalid(_words(error), hint="kb --help lists the commands"), cli, as_json, debug)
+    except KBError as error:
+        return _report(error, cli, as_json, debug)
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+        unexpected = KBError(f"unexpected: {type(error).__name__}: {error}", hint="--debug shows where")
+        return _report(unexpected, cli, as_json, debug)
+    finally:
+        if cli:
+            cli.close()
+
+
+def _report(error: KBError, cli: Cli | None, as_json: bool, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    (cli or Cli(None, None, json=as_json)).error(error)  # type: ignore[arg-type]
+    return error.exit_code
+
+
+def _words(error: CycloptsError) -> str:
+    """A parser's message on one line, without addresses of web pages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and "https://" not in line]
+    return " ".join(lines)
+
+
+def _dispatch(argv: list[str], cli: Cli) -> int:
+    app = build_app(cli.plugins, argv)
+
+    @app.meta.default
+    def launch(
+        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        json: Annotated[bool, Parameter(negative=(), help="Print JSON.", group="Everywhere")] = False,
+        debug: Annotated[bool, Parameter(negative=(), help="Show tracebacks and logs.", group="Everywhere")] = False,
+    ) -> Any:
+        command, bound, ignored = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        bound.arguments.update(dict.fromkeys(ignored, cli))
+        return command(*bound.args, **bound.kwargs)
+
+    result = app.meta(argv, exit_on_error=False, print_error=False)
+    return result if isinstance(result, int) else 0
+
+
+def build_app(plugins: Plugins, argv: list[str]) -> App:
+    """The commands of all plugins; only the one that `argv` names is imported (all of them for shell completion)."""
+    app = App(
+        name="kb", help=HELP, version=__version__, help_format="markdown", result_action="return_int_as_exit_code_else_zero"
+    )
+    app.register_install_completion_command()
+    everything = "--install-completion" in argv
+    first = next((word for word in argv if not word.startswith("-")), None)
+    _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
+    groups = {name: Group(name, sort_key=index) for index, name in enumerate(GROUPS)}
+    found: dict[str, list[Command]] = {}
+    for command in plugins.commands:
+        found.setdefault(command.name.split(" ")[0], []).append(command)
+    for name, commands in found.items():
+        group = groups.get(commands[0].group) or Group(commands[0].group, sort_key=len(GROUPS))
+        top = next((command for command in commands if command.name == name), None)
+        inner = [command for command in commands if command is not top]
+        wanted = everything or name == first
+        if inner:
+            app.command(_group(plugins, name, top, inner, wanted, group))
+        elif top and wanted:
+            app.command(_function(plugins, top), name=name, group=group)
+        elif top:
+            app.command(top.target, name=name, help=top.help, group=group)
+    return app
+
+
+def _check_command(word: str | None, known: set[str]) -> None:
+    # Asking the parser would make it import every command.
+    if word is not None and word not in known:
+        near = difflib.get_close_matches(word, known, n=1)
+        raise ConfigInvalid(f"there is no command {word!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def _group(
+    plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, group: Group
+) -> App:
+    words = top.help if top else f"Commands: {', '.join(command.name.split(' ')[1] for command in inner)}."
+    sub = App(name=name, help=words, group=group)
+    if wanted:
+        if top:
+            sub.default(_function(plugins, top))
+        for command in inner:
+            sub.command(_function(plugins, command), name=command.name.split(" ")[1])
+    return sub
+
+
+def _function(plugins: Plugins, command: Command) -> Any:
+    try:
+        target = resolve(command.target)
+        return target(plugins, command.name) if command.build else target
+    except ImportError as error:
+        plugin = plugins.commands.plugin_of(command.name)
+        raise KBError(f"the command {command.name!r} of plugin {plugin!r} cannot be imported: {error}") from error
+
+
+class _PlainFormatter(logging.Formatter):
+    """One line per record; tracebacks only with --debug."""
+
+    def __init__(self, debug: bool) -> None:
+        super().__init__("kb: %(message)s")
+        self._debug = debug
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not self._debug:
+            record = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
+        return super().format(record)
+
+
+def _configure_logging(debug: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PlainFormatter(debug))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("kb").setLevel(logging.DEBUG if debug else logging.WARNING)
+    if os.environ.get("KB_TRACE_HOOKS"):
+        logging.getLogger("kb.plugins").setLevel(logging.INFO)
+
+
+if __name__ == "__main__":
+    main()

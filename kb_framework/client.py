@@ -1,0 +1,259 @@
+"""The engine client: the one way in which commands, MCP tools and scripts reach an engine.
+
+The same requests go to an engine in this process (nothing to start), to one that already serves this data folder, or to
+`KB_ENGINE_URL`. `kb_framework.client.connect()` chooses.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+from kb_framework.api import resolve
+from kb_framework.bootstrap import Bootstrap, read_bootstrap
+from kb_framework.errors import EngineError, EngineUnreachable
+from kb_framework.plugins import Plugins
+
+ADDRESS_FILE = "engine.json"
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 600.0
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+class Engine:
+    """Sends requests and raises `EngineError` on any answer but 2xx. Plugins add methods: `engine.bulk_delete(tags=["old"])`."""
+
+    def __init__(self, transport: Transport, plugins: Plugins | None = None) -> None:
+        self._transport = transport
+        self._plugins = plugins
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json_body: Any = None,
+        content: bytes | None = None,
+        fields: Mapping[str, Any] | None = None,
+        file: tuple[str, bytes] | None = None,
+    ) -> Reply:
+        """One request under `/api/v1`. Parameters that are None are not sent."""
+        target = "/api/v1" + quote(path)
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        if given:
+            target += "?" + urlencode(given, doseq=True)
+        headers: dict[str, str] = {"Accept": "application/json"}
+        body = b""
+        if file is not None:
+            body, headers["Content-Type"] = _multipart(fields or {}, file)
+        elif content is not None:
+            body, headers["Content-Type"] = content, "application/octet-stream"
+        elif json_body is not None:
+            body, headers["Content-Type"] = json.dumps(json_body).encode(), "application/json"
+        reply = self._transport.send(method, target, headers, body)
+        if not 200 <= reply.status < 300:
+            raise EngineError(reply.status, _decoded(reply))
+        return reply
+
+    def get(self, path: str, **params: Any) -> Any:
+        return _decoded(self.request("GET", path, params=params))
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return _decoded(self.request("POST", path, json_body=body))
+
+    def put(self, path: str, body: Any) -> Any:
+        return _decoded(self.request("PUT", path, json_body=body))
+
+    def patch(self, path: str, body: Any) -> Any:
+        return _decoded(self.request("PATCH", path, json_body=body))
+
+    def delete(self, path: str, **params: Any) -> Any:
+        return _decoded(self.request("DELETE", path, params=params))
+
+    def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
+        return _decoded(self.request("POST", path, fields=fields, file=(filename, data)))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        item = self._plugins.client_methods.get(name) if self._plugins and not name.startswith("_") else None
+        if item is None:
+            raise AttributeError(name)
+        function = resolve(item.target)
+        return functools.partial(function(self._plugins, name) if item.build else function, self)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) -> Engine:
+    """The engine that is configured, else the one that serves this data folder, else one in this process."""
+    bootstrap = bootstrap or read_bootstrap()
+    plugins = plugins or Plugins(bootstrap)
+    if bootstrap.engine_url:
+        return Engine(HttpTransport(bootstrap.engine_url, bootstrap.api_key), plugins)
+    running = running_engine(bootstrap)
+    if running:
+        return Engine(HttpTransport(running, bootstrap.api_key), plugins)
+
+    from kb_framework.app import open_kb
+
+    kb = open_kb(bootstrap, plugins)
+
+    from kb_framework.web import create_app
+
+    return Engine(AsgiTransport(create_app(kb), kb.close), plugins)
+
+
+def running_engine(bootstrap: Bootstrap) -> str | None:
+    """The address of the engine that serves this data folder, if it answers as the one that left the address."""
+    try:
+        left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
+        url, instance = str(left["url"]), str(left["instance"])
+        reply = HttpTransport(url).send("GET", "/api/v1/health/live", {}, b"")
+        return url if json.loads(reply.body).get("instance") == instance else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
+        return None
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Only what was given: None is left out."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class HttpTransport:
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise EngineUnreachable(f"KB_ENGINE_URL is {url!r}: it must look like http://127.0.0.1:8420")
+        self._parts = parts
+        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
+        try:
+            connection.connect()
+            connection.sock.settimeout(_ANSWER_SECONDS)
+            connection.request(method, self._parts.path + target, body=body or None, headers={**headers, **self._authorization})
+            answer = connection.getresponse()
+            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            raise EngineUnreachable(
+                f"the engine at {self.url} cannot be reached: {reason}", hint="start it with kb serve, or unset KB_ENGINE_URL"
+            ) from error
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class AsgiTransport:
+    """Calls an application directly, on an event loop in a thread of its own, so that any thread may ask."""
+
+    def __init__(self, app: Any = None, on_close: Callable[[], None] | None = None) -> None:
+        import asyncio
+
+        self._app = app
+        self._on_close = on_close
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="kb-engine", daemon=True)
+        self._thread.start()
+
+    def use(self, app: Any) -> None:
+        """Set the application, for one that is made of parts that need this transport."""
+        self._app = app
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(self._call(method, target, headers, body), self._loop).result()
+
+    async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        path, _, query = target.partition("?")
+        fields = {"host": "localhost", "content-length": str(len(body)), **headers}
+        scope: Any = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()],
+            "client": ("127.0.0.1", os.getpid()),
+            "server": ("localhost", 80),
+        }
+        sent: list[Any] = []
+        incoming: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            return incoming.pop(0) if incoming else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        start = next(message for message in sent if message["type"] == "http.response.start")
+        payload = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
+        received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
+        return Reply(start["status"], received, payload)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._on_close:
+            self._on_close()
+
+
+def _decoded(reply: Reply) -> Any:
+    if not reply.body:
+        return None
+    try:
+        return json.loads(reply.body)
+    except ValueError:
+        return {"message": f"the answer ({reply.status}) is not JSON: is this a kb engine?"}
+
+
+def _multipart(fields: Mapping[str, Any], file: tuple[str, bytes]) -> tuple[bytes, str]:
+    boundary = f"kb-{secrets.token_hex(16)}"
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        for item in value if isinstance(value, list) else [value]:
+            if item is not None:
+                parts.append(f'Content-Disposition: form-data; name="{name}"\r\n\r\n{item}'.encode())
+    filename = file[0].replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+    head = f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+    parts.append(head.encode() + file[1])
+    body = b"".join(b"--" + boundary.encode() + b"\r\n" + part + b"\r\n" for part in parts)
+    return body + b"--" + boundary.encode() + b"--\r\n", f"multipart/form-data; boundary={boundary}"

@@ -1,0 +1,170 @@
+"""The host's own commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from kb_framework.api import Profile
+from kb_framework.bootstrap import disable_plugin
+from kb_framework.console import Cli, pairs
+from kb_framework.errors import InvalidInput, KBError
+
+
+def serve(*, host: str = "127.0.0.1", port: int = 8420, cli: Cli) -> None:
+    """Serve the knowledge base over HTTP: the API, its documentation, and MCP at /mcp.
+
+    Commands on the same data folder find the server by themselves and become faster.
+
+    Parameters
+    ----------
+    host
+        The address to listen on. Without keys only loopback is allowed.
+    port
+        The port; 0 takes a free one.
+    """
+    from kb_framework.server import serve as run_server
+
+    run_server(cli.bootstrap, cli.plugins, host, port)
+
+
+def mcp(
+    *,
+    profile: Literal["read", "write", "curate", "admin"] = "admin",
+    cost: Annotated[bool, Parameter(negative=())] = False,
+    cli: Cli,
+) -> None:
+    """Serve MCP tools over standard input and output, until the input ends.
+
+    Parameters
+    ----------
+    profile
+        Which tools to offer: read; write adds notes and uploads; curate adds changes; admin offers all.
+    cost
+        Print what each tool's description costs in tokens, and stop.
+    """
+    from kb_framework.mcp_server import serve_stdio, tool_costs
+
+    chosen: Profile = profile
+    if cost:
+        costs = tool_costs(cli.plugins, chosen)
+        rows = [(name, tokens) for name, tokens in costs.items()]
+        cli.table(costs, [*rows, ("total", sum(costs.values()))], ("tool", "tokens"))
+        return
+    # The engine is opened by the first tool call, so that the handshake is answered at once.
+    serve_stdio(lambda: cli.engine, cli.plugins, chosen)
+
+
+def doctor(*, cli: Cli) -> int:
+    """Check settings, plugins, database, full text, vectors and files. Exit 0 if all is well or only warnings, else 3."""
+    try:
+        report = cli.engine.get("/doctor")
+    except KBError as error:
+        report = {"status": "error", "checks": [{"name": "engine", "state": "error", "message": error.message}]}
+    rows = [(check["state"], check["name"], check["message"]) for check in report["checks"]]
+    cli.table(report, rows, ("state", "what", "finding"))
+    return 3 if report["status"] == "error" else 0
+
+
+def schema(*, cli: Cli) -> None:
+    """Show version, capabilities, error codes, models and counts of the engine."""
+    found: dict[str, Any] = cli.engine.get("/schema")
+    cli.result(found, pairs(found))
+
+
+def config(*, cli: Cli) -> None:
+    """Show every setting, its value and where it came from; secrets are masked."""
+    from pydantic import SecretStr
+
+    from kb_framework.app import load_plugin_settings
+
+    settings = load_plugin_settings(cli.bootstrap, cli.plugins)
+    shown = [
+        {
+            "variable": item.variable,
+            "value": str(item.value) if isinstance(item.value, SecretStr) or not _plain(item.value) else item.value,
+            "source": item.origin,
+            "description": item.description,
+        }
+        for item in settings.values
+    ]
+    data = {"settings": shown, "unknown": list(settings.unknown_variables)}
+    cli.table(data, [list(item.values()) for item in shown], ("variable", "value", "source", "description"))
+    for name in settings.unknown_variables:
+        cli.say(f"kb: no setting is called {name}: a spelling mistake?")
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | list)
+
+
+def plugins(*, cli: Cli) -> None:
+    """List plugins: version, distribution, state, hooks, what each contributes, and why one failed."""
+    _add_engine_errors(cli)
+    data = [dataclasses.asdict(info) for info in cli.plugins.infos]
+    rows = [
+        (
+            info.name,
+            info.version,
+            info.distribution,
+            info.state,
+            info.reason
+            or "; ".join(info.errors[-1:])
+            or ", ".join(f"{len(names)} {what.replace('_', ' ')}" for what, names in info.contributes.items()),
+        )
+        for info in cli.plugins.infos
+    ]
+    cli.table(data, rows, ("name", "version", "distribution", "state", "contributes, or why not"))
+
+
+def _add_engine_errors(cli: Cli) -> None:
+    """What hooks raised is known to the engine in which they ran; ask it if one runs."""
+    from kb_framework.client import Engine, HttpTransport, running_engine
+
+    url = cli.bootstrap.engine_url or running_engine(cli.bootstrap)
+    if url:
+        health = Engine(HttpTransport(url, cli.bootstrap.api_key)).get("/health")
+        for info in cli.plugins.infos:
+            info.errors += health["plugins"]["errors"].get(info.name, [])
+
+
+def disable(name: str, *, cli: Cli) -> None:
+    """Switch a plugin off, without loading it. Takes effect from the next command (and the next `kb serve`).
+
+    Parameters
+    ----------
+    name
+        The plugin, or distribution:plugin where two have the same name.
+    """
+    _switch(name, cli, disabled=True)
+
+
+def enable(name: str, *, cli: Cli) -> None:
+    """Switch a plugin on again.
+
+    Parameters
+    ----------
+    name
+        The plugin, as it was disabled.
+    """
+    _switch(name, cli, disabled=False)
+
+
+def _switch(name: str, cli: Cli, *, disabled: bool) -> None:
+    known = {info.name for info in cli.plugins.infos} | {f"{i.distribution}:{i.name}" for i in cli.plugins.infos}
+    if name not in known:
+        raise InvalidInput(f"there is no plugin {name!r}", hint="kb plugins lists them")
+    disable_plugin(cli.bootstrap, name, disabled=disabled)
+    state = "disabled" if disabled else "enabled"
+    cli.result({"name": name, "state": state}, f"{name} is {state}")
+    if not disabled and name in set(cli.bootstrap.disabled_plugins) and _named_by_setting(name):
+        sys.stderr.write(f"kb: KB_DISABLED_PLUGINS still names {name}\n")
+
+
+def _named_by_setting(name: str) -> bool:
+    import os
+
+    return name in os.environ.get("KB_DISABLED_PLUGINS", "")

@@ -1,0 +1,114 @@
+"""What a command prints: results on stdout, everything else on stderr; tables and colour only in a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cyclopts import Parameter
+
+from kb_framework.errors import ConfigInvalid, KBError
+
+if TYPE_CHECKING:
+    from kb_framework.bootstrap import Bootstrap
+    from kb_framework.client import Engine
+    from kb_framework.plugins import Plugins
+
+T = TypeVar("T")
+
+
+@Parameter(parse=False)
+class Cli:
+    """What every command is given, as its keyword-only parameter `cli`."""
+
+    def __init__(self, bootstrap: Bootstrap, plugins: Plugins, *, json: bool = False, debug: bool = False) -> None:
+        self.bootstrap = bootstrap
+        self.plugins = plugins
+        self.json = json
+        self.debug = debug
+
+    @cached_property
+    def engine(self) -> Engine:
+        from kb_framework.client import connect
+
+        return connect(self.bootstrap, self.plugins)
+
+    def close(self) -> None:
+        if "engine" in self.__dict__:
+            self.engine.close()
+
+    # Results
+
+    def result(self, data: Any, text: str | None = None) -> None:
+        """One thing: as JSON with `--json`, else as text."""
+        if self.json or text is None:
+            self.print(json.dumps(data, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+        else:
+            self.print(text)
+
+    def print(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+
+    def table(self, data: Any, rows: Iterable[Sequence[Any]], columns: Sequence[str], title: str | None = None) -> None:
+        """Many things: `data` as JSON with `--json`, else rows as a table (tab-separated in a pipe)."""
+        if self.json:
+            self.result(data)
+        elif sys.stdout.isatty():
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+
+            table = Table(*columns, title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+            for row in rows:
+                table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+            Console().print(table)
+        else:
+            self.print("\t".join(columns))
+            for row in rows:
+                self.print("\t".join("" if cell is None else " ".join(str(cell).split()) for cell in row))
+
+    # Messages
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def confirm(self, question: str, flag: str) -> bool:
+        """Ask a yes-or-no question; without a terminal nobody can answer, so say which flag to use instead."""
+        if not sys.stdin.isatty():
+            raise ConfigInvalid(f"this needs a confirmation: give {flag}")
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    @contextmanager
+    def progress(self, items: Sequence[T], label: str) -> Iterator[Iterable[T]]:
+        """The items, with a progress bar where someone looks."""
+        if self.json or len(items) < 2 or not sys.stderr.isatty():
+            yield items
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            yield bar.track(items, description=label)
+
+    def error(self, error: KBError) -> None:
+        """The one place where an error becomes words on a terminal."""
+        if self.json:
+            self.say(json.dumps(error.v1(), ensure_ascii=False))
+            return
+        self.say(f"kb: {error.message}")
+        if error.hint:
+            self.say(f"    {error.hint}")
+
+
+def pairs(data: Mapping[str, Any]) -> str:
+    """Names and values, one on a line."""
+    width = max((len(name) for name in data), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in data.items())

@@ -1,0 +1,66 @@
+"""The chosen embedding model and the space its vectors live in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kb_framework.api import EmbedderObject
+from kb_framework.errors import EmbedderUnavailable
+from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
+from kb_framework.store.documents import Space, active_space, create_space
+from kb_framework.store.store import Store, Tx
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Embedding:
+    """Loads nothing until something is embedded. Without a usable embedder, `problem` says why and search is lexical."""
+
+    def __init__(
+        self, store: Store, plugins: Plugins, host_settings: HostSettings, build: Callable[[str, str], EmbedderObject]
+    ) -> None:
+        self._store = store
+        self._plugins = plugins
+        self._choice = host_settings.embedder
+        self._build = build
+        self._embedder: EmbedderObject | None = None
+
+    @property
+    def problem(self) -> str | None:
+        if self._choice == "none":
+            return "no embedder is configured (KB_EMBEDDER=none)"
+        if self._plugins.embedders.get(self._choice) is None:
+            names = ", ".join(item.name for item in self._plugins.embedders) or "none"
+            return f"the embedder {self._choice!r} is not available (KB_EMBEDDER); available: {names}"
+        if self._store.backend.vectors_missing:
+            return f"vectors cannot be stored: {self._store.backend.vectors_missing}"
+        return None
+
+    def embedder(self) -> EmbedderObject:
+        if self._embedder is None:
+            if self.problem:
+                raise EmbedderUnavailable(self.problem)
+            item = self._plugins.embedders.get(self._choice)
+            assert item is not None
+            self._embedder = self._build(self._plugins.embedders.plugin_of(item.name), item.target)
+        return self._embedder
+
+    def encode(self, texts: list[str]) -> np.ndarray | None:
+        """Vectors for texts, or None where there is no embedder."""
+        return None if self.problem else self.embedder().encode(texts)
+
+    def space(self, tx: Tx) -> Space | None:
+        """The space to search in; None while nothing has been embedded. Another model's space is an error."""
+        space = active_space(tx)
+        if space and space.model != self.embedder().model:
+            raise EmbedderUnavailable(
+                f"the vectors here were made by {space.model}, but the embedder is {self.embedder().model}",
+                hint="choose the former again with KB_EMBEDDER, or rebuild the vectors: kb reindex",
+            )
+        return space
+
+    def space_for_writing(self, tx: Tx) -> Space:
+        return self.space(tx) or create_space(tx, self.embedder().model, self.embedder().dimensions)

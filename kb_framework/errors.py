@@ -1,0 +1,186 @@
+"""One tree of errors; each edge translates it in one place, nobody else catches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class KBError(Exception):
+    """Something a person can act on: a code from a closed list, a sentence, and details.
+
+    `details` are merged into the flat HTTP body, so their names belong to the wire contract.
+    """
+
+    code = "internal_error"
+    http_status = 500
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None, code: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+        if code is not None:
+            self.code = code
+
+    def flat(self) -> dict[str, Any]:
+        """`{"error", "message", …}`: documents, bulk, knowledge, research."""
+        hint = {"hint": self.hint} if self.hint else {}
+        return {"error": self.code, "message": self.message, **hint, **self.details}
+
+    def v1(self) -> dict[str, Any]:
+        """`error.v1`: search, the CLI's `--json`, MCP."""
+        return {
+            "schema_version": "error.v1",
+            "code": self.code,
+            "message": self.message,
+            "details": self.details,
+            "hint": self.hint,
+        }
+
+    def envelope(self) -> dict[str, Any]:
+        """`{"success": false, "error": {…}}`: chunks by id."""
+        return {
+            "success": False,
+            "error": {"code": self.code.upper(), "message": self.message, "details": self.details},
+        }
+
+
+class InvalidInput(KBError):
+    code = "invalid_input"
+    http_status = 400
+    exit_code = 2
+
+
+class ConfigInvalid(KBError):
+    """A setting, or a command line, that cannot be used."""
+
+    code = "config_invalid"
+    http_status = 500
+    exit_code = 2
+
+
+class Unauthorized(KBError):
+    code = "unauthorized"
+    http_status = 401
+
+
+class Forbidden(KBError):
+    code = "forbidden"
+    http_status = 403
+
+
+class NotFound(KBError):
+    code = "not_found"
+    http_status = 404
+
+
+class MethodNotAllowed(KBError):
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class Conflict(KBError):
+    code = "conflict"
+    http_status = 409
+
+
+class SafetyThresholdExceeded(KBError):
+    code = "safety_threshold_exceeded"
+    http_status = 409
+
+
+class MutationRefused(KBError):
+    """A guard said no to the whole plan, or could not be asked."""
+
+    code = "mutation_refused"
+    http_status = 409
+
+
+class ExtractionFailed(KBError):
+    """A file that cannot be read as a document; the reason is on its job."""
+
+    code = "extraction_failed"
+    http_status = 400
+    exit_code = 1
+
+
+class PayloadTooLarge(KBError):
+    code = "payload_too_large"
+    http_status = 413
+    exit_code = 2
+
+
+class UnsupportedMediaType(KBError):
+    code = "unsupported_media_type"
+    http_status = 415
+    exit_code = 2
+
+
+class Busy(KBError):
+    """The database stayed locked for longer than the time-out."""
+
+    code = "busy"
+    http_status = 503
+    exit_code = 3
+
+
+class EmbedderUnavailable(KBError):
+    code = "embedder_unavailable"
+    http_status = 400
+
+
+class PluginFailed(KBError):
+    """A plugin did not load, or its hook raised."""
+
+    code = "plugin_failed"
+    http_status = 503
+
+
+class StoreUnusable(KBError):
+    """The database cannot be opened by this program."""
+
+    code = "store_unusable"
+    http_status = 503
+    exit_code = 3
+
+
+class EngineUnreachable(KBError):
+    code = "engine_unreachable"
+    http_status = 503
+    exit_code = 3
+
+
+class InternalError(KBError):
+    """What a caller may know of an unexpected failure: the id under which it was logged."""
+
+    exit_code = 3
+
+
+class EngineError(KBError):
+    """A non-2xx answer of the engine, with its status and its own body."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        fields = body if isinstance(body, dict) else {}
+        inner = fields.get("error")
+        nested = inner if isinstance(inner, dict) else fields
+        code = nested.get("code") or (inner if isinstance(inner, str) else "internal_error")
+        super().__init__(str(nested.get("message") or f"the engine answered {status}"), code=str(code).lower())
+        self.hint = fields.get("hint")
+        self.details = nested.get("details") or {
+            key: value for key, value in fields.items() if key not in {"error", "message", "hint", "success"}
+        }
+        self.http_status = status
+        self.body = body
+        self.exit_code = 2 if status in (400, 413, 415) else 3 if status >= 500 else 1
+        if self.code == ExtractionFailed.code:
+            self.exit_code = ExtractionFailed.exit_code
+
+
+def error_codes() -> list[str]:
+    """The closed list of codes that any surface may answer with."""
+
+    def walk(kind: type[KBError]) -> set[str]:
+        return {kind.code}.union(*(walk(child) for child in kind.__subclasses__()))
+
+    return sorted(walk(KBError))

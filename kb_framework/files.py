@@ -1,0 +1,54 @@
+"""Stored files, by the hash of their content, inside one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+_KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
+
+
+class Files:
+    """Writing is in two steps, so that a file is published under the write lock and can never be swept away unseen."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def stage(self, data: bytes) -> tuple[str, Path]:
+        """Write data durably to a temporary place; its key, and where it is."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".staged-", dir=self.root)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return f"{digest[:2]}/{digest}", Path(name)
+
+    def publish(self, key: str, staged: Path) -> None:
+        """Move a staged file to its place, inside the write transaction that refers to it."""
+        target = self.path(key)
+        if target.exists():
+            staged.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.replace(target)
+
+    def path(self, key: str) -> Path:
+        """Where a key's file is. Keys are made here and nowhere else: anything else is refused."""
+        if not _KEY.fullmatch(key):
+            raise ValueError("not a file key")
+        return self.root / key
+
+    def remove(self, key: str) -> None:
+        """Delete a file; a missing one is fine."""
+        path = self.path(key)
+        if path.parent.resolve() != (self.root.resolve() / key[:2]):
+            raise OSError("the file's folder leads out of the storage root")
+        path.unlink(missing_ok=True)
+
+    def keys(self) -> set[str]:
+        return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}

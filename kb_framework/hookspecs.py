@@ -1,0 +1,391 @@
+"""Every hook with its whole contract: start reading here.
+
+Two kinds. A *registration* hook is asked once, at start, and returns frozen descriptions; names are unique across plugins
+and a clash is an error that names both. An *in-flight* hook is called while an operation runs.
+Implementations may leave out parameters they do not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select
+
+    from kb_framework import api
+    from kb_framework.plugins import Plugins
+    from kb_framework.store.store import Tx
+
+PROJECT = "kb_framework"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+# Registration
+
+
+@hookspec
+def kb_settings() -> Iterable[api.SettingsSection]:  # type: ignore[empty-body]
+    """Declare the plugin's settings.
+
+    Called once at start. Return sections; each is a model whose fields are read as `KB_<SECTION>_<FIELD>`, from `.env` and
+    from the table `[section]` of the TOML file, and shown by `kb config`. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_settings():
+        return [api.SettingsSection("weather", "kb_weather.settings:WeatherSettings")]
+    ```
+    """
+
+
+@hookspec
+def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
+    """Declare the steps that bring a database to this plugin's schema.
+
+    Called at start. Return them numbered from 1; each runs once per database, in order, in one transaction with all others
+    that are due. A step never changes after its release. An exception in a step leaves the database as it was.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_migrations():
+        return [api.Migration(1, "readings", "kb_weather.migrations:create_readings")]
+    ```
+    """
+
+
+@hookspec
+def kb_services() -> Iterable[api.Service]:  # type: ignore[empty-body]
+    """Declare classes that do the plugin's work, free of any web, command-line or MCP framework.
+
+    Called at start; a class is imported and built when something first asks for it. Handlers receive it by its name.
+    An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_services():
+        return [api.Service("weather", "kb_weather.service:WeatherService")]
+    ```
+    """
+
+
+@hookspec
+def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-body]
+    """Declare HTTP routes, mounted under `/api/v1`.
+
+    Called at start, after the filters and kinds of all plugins are known. A path that two plugins claim is a clash.
+    An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_routes():
+        return [api.Routes("weather", "kb_weather.routes:router")]
+    ```
+    """
+
+
+@hookspec
+def kb_commands(plugins: Plugins) -> Iterable[api.Command]:  # type: ignore[empty-body]
+    """Declare commands of `kb`.
+
+    Called at start, after the filters and kinds of all plugins are known. The module is imported when the command runs, so
+    give the help line here. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_commands():
+        return [api.Command("weather", "kb_weather.commands:weather", help="Show the weather.", group="Search")]
+    ```
+    """
+
+
+@hookspec
+def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body]
+    """Declare MCP tools.
+
+    Called when an MCP server starts. The function's parameters, but for the first, are the tool's; its docstring is what a
+    model reads. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_tools():
+        return [api.Tool("kb_weather", "kb_weather.tools:weather", "Weather", profile="read", read_only=True)]
+    ```
+    """
+
+
+@hookspec
+def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: ignore[empty-body]
+    """Declare methods of the engine client, shared by commands, tools and scripts.
+
+    Called when a client is made. `client.weather(city="Oslo")` calls the target with the client first. An exception marks the
+    plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_client_methods():
+        return [api.ClientMethod("weather", "kb_weather.client:weather")]
+    ```
+    """
+
+
+@hookspec
+def kb_capabilities() -> Mapping[str, bool]:  # type: ignore[empty-body]
+    """Say what this engine can do, for `GET /api/v1/schema` and `kb schema`.
+
+    Called at start. Return names with True or False. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl
+    def kb_capabilities():
+        return {"weather": True}
+    ```
+    """
+
+
+@hookspec
+def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
+    """Declare filters on documents.
+
+    Called at start. A filter becomes a field of every selection body, a flag of every bulk command, a parameter of every bulk
+    tool, and part of previews and job records. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_selection_filters():
+        return [api.SelectionFilter("city", "kb_weather.filters:city", help="Only documents about this city.")]
+    ```
+    """
+
+
+@hookspec
+def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-body]
+    """Declare operations on a selection of documents.
+
+    Called at start. The host selects, freezes, guards, checks the threshold, applies, records the job and commits; the kind
+    only says what changes. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_mutation_kinds():
+        return [api.MutationKind("freeze", "kb_weather.mutations:Freeze", verb="freeze", help="Freeze documents.")]
+    ```
+    """
+
+
+@hookspec
+def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
+    """Declare ways of finding chunks.
+
+    Called at start. A retriever must honour `query.condition`. One that raises while searching is reported as degraded and
+    the others answer. An exception here marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_retrievers():
+        return [api.Retriever("radar", "kb_weather.retriever:RadarRetriever")]
+    ```
+    """
+
+
+@hookspec
+def kb_embedders() -> Iterable[api.Embedder]:  # type: ignore[empty-body]
+    """Declare embedding models; `KB_EMBEDDER` chooses one by name.
+
+    Called at start; the model is loaded when something is first embedded. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_embedders():
+        return [api.Embedder("clouds", "kb_weather.embedder:Clouds")]
+    ```
+    """
+
+
+@hookspec
+def kb_extractors() -> Iterable[api.Extractor]:  # type: ignore[empty-body]
+    """Declare readers of file formats.
+
+    Called at start. The function turns bytes into text or raises `ExtractionFailed` with a reason for the file's job.
+    An exception here marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_extractors():
+        return [api.Extractor("grib", "kb_weather.grib:extract", media="application/x-grib", suffixes=(".grib",))]
+    ```
+    """
+
+
+@hookspec
+def kb_chunkers() -> Iterable[api.Chunker]:  # type: ignore[empty-body]
+    """Declare ways of cutting text into chunks; `KB_CHUNKER` chooses one by name.
+
+    Called at start. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_chunkers():
+        return [api.Chunker("hourly", "kb_weather.chunker:hourly")]
+    ```
+    """
+
+
+# In flight
+
+
+@hookspec
+def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str) -> ColumnElement[bool] | None:
+    """Take documents out of every selection, asked for or not.
+
+    Called when a selection becomes SQL. Return a condition over `documents`, or None. All answers are combined with AND: a
+    plugin can only take away. An exception stops the operation.
+
+    ```python
+    from kb_framework import hookimpl
+    from kb_framework.store.tables import documents
+
+    @hookimpl
+    def kb_narrow_selection(purpose):
+        return documents.c.doc_type != "secret"
+    ```
+    """
+
+
+@hookspec
+def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # type: ignore[empty-body]
+    """Object to a mutation, or to single documents of it.
+
+    Called inside the write transaction, on the frozen plan, every guard every time. Return objections: one with a document's
+    id counts that document as failed and lets the rest go through, one without an id refuses the plan. An exception refuses
+    the plan.
+
+    ```python
+    import sqlalchemy as sa
+    from kb_framework import api, hookimpl
+    from kb_framework.store.tables import documents
+
+    @hookimpl
+    def kb_guard_mutation(plan, tx):
+        secret = sa.select(documents.c.id).where(documents.c.id.in_(plan.documents), documents.c.doc_type == "secret")
+        return [api.Objection("the document is secret", id) for (id,) in tx.execute(secret)]
+    ```
+    """
+
+
+@hookspec(firstresult=True)
+def kb_apply_mutation(plan: api.Plan, documents: Select[Any], tx: Tx) -> bool | None:
+    """Apply a mutation, or wrap the application.
+
+    Called inside the write transaction and a savepoint, with the documents that no guard objected to (or, where applying to
+    all of them failed, with parts of them). Return True when it is done; None leaves it to the host, which calls the
+    kind's `apply`. Open to wrappers. An exception rolls those documents back.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl(wrapper=True)
+    def kb_apply_mutation(plan):
+        done = yield
+        return done
+    ```
+    """
+
+
+@hookspec
+def kb_documents_changed(changes: api.Changes, tx: Tx) -> None:
+    """Follow what happened to documents, in the same transaction.
+
+    Called after documents were added or a mutation was applied, before the commit. An exception rolls everything back.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl
+    def kb_documents_changed(changes, tx):
+        assert changes.count >= 0
+    ```
+    """
+
+
+@hookspec
+def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
+    """Follow a mutation after its commit: files, notifications.
+
+    Called once per mutation, plugin by plugin. An exception is logged and reported, and changes nothing.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl
+    def kb_mutation_applied(result):
+        assert result.matched == result.succeeded + result.failed
+    ```
+    """
+
+
+@hookspec
+def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: str) -> ColumnElement[bool] | None:
+    """Take chunks out of every search, asked for or not.
+
+    Called before retrievers run. Return a condition over `documents` and `chunks`, or None. All answers are combined with AND.
+    An exception stops the search.
+
+    ```python
+    from kb_framework import hookimpl
+    from kb_framework.store.tables import documents
+
+    @hookimpl
+    def kb_narrow_retrieval(purpose):
+        return documents.c.doc_type != "secret"
+    ```
+    """
+
+
+@hookspec(firstresult=True)
+def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit] | None:
+    """Make one ranking of the retrievers' lists.
+
+    Called once per search with at least two lists. The first plugin that answers decides; None passes on. Return hits, best
+    first. An exception stops the search.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_fuse_hits(lists):
+        best = max(lists.values(), key=len)
+        return [api.Hit(c.chunk, c.score, {}, {}) for c in best]
+    ```
+    """

@@ -1,0 +1,62 @@
+"""What handlers share: parameter types, documented answers, uploads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar.datastructures import UploadFile
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import Parameter
+from pydantic import BaseModel
+
+from kb_framework.errors import InvalidInput
+from kb_framework.validation import MAX_INT
+
+DocumentId = Annotated[int, Parameter(ge=-MAX_INT - 1, le=MAX_INT)]
+PageNumber = Annotated[int, Parameter(ge=1, le=2**31 - 1, description="Pages count from 1.")]
+PerPage = Annotated[int, Parameter(ge=1, le=100, description="How many on a page.")]
+QueryText = Annotated[str | None, Parameter(max_length=10_000)]
+TagList = Annotated[list[str] | None, Parameter(description="Has all of these; repeated or comma-separated.")]
+
+
+def Answer(model: type[Any], description: str) -> ResponseSpec:  # noqa: N802 - reads like the class it makes
+    """A documented answer besides the ordinary one."""
+    return ResponseSpec(model, description=description, generate_examples=False)
+
+
+class FlatError(BaseModel):
+    """`error` is from the closed list of codes; further fields depend on it."""
+
+    error: str
+    message: str
+
+
+class ErrorV1(BaseModel):
+    schema_version: str
+    code: str
+    message: str
+    details: dict[str, Any]
+    hint: str | None
+
+
+class EnvelopeDetail(BaseModel):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class EnvelopeError(BaseModel):
+    success: bool
+    error: EnvelopeDetail
+
+
+ERROR_MODELS = {"flat": FlatError, "v1": ErrorV1, "envelope": EnvelopeError}
+
+
+def upload_bytes(file: UploadFile) -> tuple[bytes, str]:
+    """An uploaded file's content and name."""
+    name = (file.filename or "").replace("\\", "/").strip()
+    if not name or "\x00" in name:
+        raise InvalidInput("file: must have a name", field="file")
+    file.file.seek(0)
+    return file.file.read(), name

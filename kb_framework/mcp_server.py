@@ -1,0 +1,195 @@
+"""The MCP edge: offers what plugins contribute as tools, and translates errors in one place."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import typing
+from collections.abc import Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from kb_framework import __version__
+from kb_framework.api import Profile, Tool, resolve
+from kb_framework.client import Engine
+from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
+from kb_framework.plugins import Plugins
+from kb_framework.validation import invalid
+
+log = logging.getLogger("kb.mcp")
+
+PROFILES: tuple[Profile, ...] = ("read", "write", "curate", "admin")
+INSTRUCTIONS = (
+    "A knowledge base of documents made of chunks. Search before you answer, and cite what you used. "
+    "Tags select documents; nothing is deleted unless a tool says so in its name."
+)
+# What a token is depends on the model; four characters are close for JSON and English.
+_CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTool:
+    """A plugin's function with its parameters as a model and its description for clients."""
+
+    function: Callable[..., Any]
+    parameters: type[BaseModel]
+    description: types.Tool
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        values = dict(given)
+        for name, info in self.parameters.model_fields.items():
+            # Some clients send a list or an object as the JSON text of it.
+            if isinstance(values.get(name), str) and not _takes_text(info.annotation):
+                try:
+                    values[name] = json.loads(values[name])
+                except ValueError:
+                    continue
+        parsed = self.parameters.model_validate(values, strict=True)
+        return {name: getattr(parsed, name) for name in parsed.model_fields_set}
+
+
+def _takes_text(annotation: Any) -> bool:
+    parts = typing.get_args(annotation) if typing.get_origin(annotation) not in (list, dict) else ()
+    return annotation is str or typing.get_origin(annotation) is typing.Literal or any(_takes_text(part) for part in parts)
+
+
+def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
+    """The profile's tools. One that cannot be imported costs its plugin, not the others."""
+    allowed = PROFILES[: PROFILES.index(profile) + 1]
+    bound: dict[str, BoundTool] = {}
+    for tool in list(plugins.tools):
+        if tool.profile in allowed and plugins.tools.get(tool.name):
+            try:
+                bound[tool.name] = _bind(plugins, tool)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                plugins.fail(plugins.tools.plugin_of(tool.name), error)
+    return {name: item for name, item in bound.items() if plugins.tools.get(name)}
+
+
+def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
+    target = resolve(tool.target)
+    function = target(plugins, tool.name) if tool.build else target
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    fields: dict[str, Any] = {
+        item.name: (item.annotation, ... if item.default is inspect.Parameter.empty else item.default) for item in parameters
+    }
+    model = create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
+    schema = model.model_json_schema()
+    schema.pop("title", None)
+    for properties in schema.get("properties", {}).values():
+        properties.pop("title", None)
+    description = types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=inspect.getdoc(function),
+        input_schema=schema,
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=tool.open_world,
+        ),
+    )
+    return BoundTool(function, model, description)
+
+
+def tool_costs(plugins: Plugins, profile: Profile) -> dict[str, int]:
+    """What each tool's description costs a model, in tokens."""
+    tools = bind_tools(plugins, profile)
+    return {name: len(_wire(tool.description)) // _CHARACTERS_PER_TOKEN for name, tool in tools.items()}
+
+
+def _wire(description: types.Tool) -> str:
+    return description.model_dump_json(by_alias=True, exclude_none=True)
+
+
+def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> Server[Any]:
+    tools = bind_tools(plugins, profile)
+
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool.description for tool in tools.values()])
+
+    async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            return _failure(InvalidInput(f"there is no tool {params.name!r}", field="name").v1())
+        return await anyio.to_thread.run_sync(_call, tool, engine, params.arguments or {})
+
+    return Server(
+        "kb",
+        version=__version__,
+        title="kb knowledge base",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _call(tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any]) -> types.CallToolResult:
+    """The one place where an error becomes a tool's answer: an engine's error with its own body, any other as error.v1."""
+    try:
+        result = tool.function(engine(), **tool.arguments(arguments))
+    except EngineError as error:
+        return _failure(error.body)
+    except ValidationError as error:
+        return _failure(invalid(error).v1())
+    except KBError as error:
+        return _failure(error.v1())
+    except Exception as error:  # noqa: BLE001 - what went wrong inside is for the log, not for the model
+        log.error("tool %s failed", tool.description.name, exc_info=error)
+        return _failure(InternalError(f"the tool failed ({type(error).__name__}); the server's log has more").v1())
+    return types.CallToolResult(content=[_text(result)], structured_content=result if isinstance(result, dict) else {"data": result})
+
+
+def _failure(body: Any) -> types.CallToolResult:
+    structured = body if isinstance(body, dict) else {"message": str(body)}
+    return types.CallToolResult(content=[_text(structured)], structured_content=structured, is_error=True)
+
+
+def _text(value: Any) -> types.TextContent:
+    return types.TextContent(text=json.dumps(value, ensure_ascii=False))
+
+
+def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> None:
+    """Serve until standard input ends."""
+    server = create_server(engine, plugins, profile)
+
+    async def run() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+def http_app(engine: Callable[[], Engine], plugins: Plugins) -> tuple[Any, Any]:
+    """An ASGI handler for `/mcp`, and the lifespan that it needs. Host and Origin are checked by the application around it."""
+    from litestar import asgi
+    from litestar.types import Receive, Scope, Send
+
+    server = create_server(engine, plugins, "admin")
+    server.streamable_http_app(
+        streamable_http_path="/mcp", transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    )
+    manager = server.session_manager
+
+    @asgi("/mcp", copy_scope=True)
+    async def mcp_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        await manager.asgi_app(scope, receive, send)  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        async with manager.run():
+            yield
+
+    return mcp_endpoint, lifespan

@@ -1,0 +1,341 @@
+"""Discovery of plugins and one typed method per hook: the only user of the PluginManager.
+
+Collecting hooks are called plugin by plugin, not through pluggy's multicall: one plugin's exception must not keep the others
+from being asked, it must be reported by name, and no wrapper may edit what guards and narrowings answered.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import pluggy
+
+from kb_framework import api, hookspecs
+from kb_framework.bootstrap import Bootstrap
+from kb_framework.errors import ConfigInvalid, KBError, MutationRefused, PluginFailed
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select
+
+    from kb_framework.store.store import Tx
+
+log = logging.getLogger("kb.plugins")
+
+T = TypeVar("T")
+State = Literal["active", "disabled", "failed"]
+HOST_DISTRIBUTION = "kb-framework"
+
+
+HOST_COMMANDS = (
+    api.Command("serve", "kb_framework.commands:serve", "Serve the knowledge base over HTTP.", "Engine"),
+    api.Command("mcp", "kb_framework.commands:mcp", "Serve MCP tools over standard input and output.", "Engine"),
+    api.Command("doctor", "kb_framework.commands:doctor", "Check everything, and say what to do.", "Engine"),
+    api.Command("config", "kb_framework.commands:config", "Show every setting and where it came from.", "Engine"),
+    api.Command("schema", "kb_framework.commands:schema", "Show version, capabilities and schemas.", "Engine"),
+    api.Command("plugins", "kb_framework.commands:plugins", "List plugins and what they contribute.", "Engine"),
+    api.Command("plugins disable", "kb_framework.commands:disable", "Switch a plugin off.", "Engine"),
+    api.Command("plugins enable", "kb_framework.commands:enable", "Switch a plugin on again.", "Engine"),
+)
+
+
+@dataclass(slots=True)
+class PluginInfo:
+    """A plugin as `kb plugins` shows it."""
+
+    name: str
+    distribution: str
+    version: str
+    state: State = "active"
+    reason: str | None = None
+    hooks: list[str] = field(default_factory=list)
+    contributes: dict[str, list[str]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+class Registry(Generic[T]):
+    """Contributions by name, each with the plugin that made it."""
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self._items: dict[str, tuple[str, T]] = {}
+
+    def add(self, plugin: str, name: str, item: T) -> None:
+        if name in self._items:
+            first = self._items[name][0]
+            raise PluginFailed(f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}")
+        self._items[name] = (plugin, item)
+
+    def drop(self, plugin: str) -> None:
+        self._items = {name: pair for name, pair in self._items.items() if pair[0] != plugin}
+
+    def plugin_of(self, name: str) -> str:
+        return self._items[name][0]
+
+    def names_of(self, plugin: str) -> list[str]:
+        return sorted(name for name, pair in self._items.items() if pair[0] == plugin)
+
+    def get(self, name: str) -> T | None:
+        pair = self._items.get(name)
+        return pair[1] if pair else None
+
+    def items(self) -> list[tuple[str, T]]:
+        return [(name, self._items[name][1]) for name in sorted(self._items)]
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._items[name][1] for name in sorted(self._items))
+
+
+class _HostHooks:
+    """The host's own implementations, asked last."""
+
+    @hookspecs.hookimpl(trylast=True)
+    def kb_apply_mutation(self, plan: api.Plan, documents: Select[Any], tx: Tx) -> bool:
+        plan.operation.apply(tx, documents)
+        return True
+
+
+class Plugins:
+    """All plugins of this process. There is no global one: whoever opens a knowledge base makes it."""
+
+    def __init__(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> None:
+        self._trace = bootstrap.trace_hooks
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._manager.register(_HostHooks(), "host")
+        self._modules: dict[str, Any] = {}
+        self.infos: list[PluginInfo] = []
+
+        self.settings: Registry[api.SettingsSection] = Registry("settings section")
+        self.migrations: Registry[api.Migration] = Registry("migration")
+        self.services: Registry[api.Service] = Registry("service")
+        self.filters: Registry[api.SelectionFilter] = Registry("selection filter")
+        self.kinds: Registry[api.MutationKind] = Registry("mutation kind")
+        self.retrievers: Registry[api.Retriever] = Registry("retriever")
+        self.embedders: Registry[api.Embedder] = Registry("embedder")
+        self.extractors: Registry[api.Extractor] = Registry("extractor")
+        self.chunkers: Registry[api.Chunker] = Registry("chunker")
+        self.capabilities: Registry[bool] = Registry("capability")
+        self.routes: Registry[api.Routes] = Registry("routes")
+        self.commands: Registry[api.Command] = Registry("command")
+        self.tools: Registry[api.Tool] = Registry("tool")
+        self.client_methods: Registry[api.ClientMethod] = Registry("client method")
+        self._parts: dict[str, Registry[Any]] = {
+            "kb_settings": self.settings,
+            "kb_migrations": self.migrations,
+            "kb_services": self.services,
+            "kb_selection_filters": self.filters,
+            "kb_mutation_kinds": self.kinds,
+            "kb_retrievers": self.retrievers,
+            "kb_embedders": self.embedders,
+            "kb_extractors": self.extractors,
+            "kb_chunkers": self.chunkers,
+            "kb_capabilities": self.capabilities,
+        }
+        # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
+        self._surfaces: dict[str, Registry[Any]] = {
+            "kb_routes": self.routes,
+            "kb_commands": self.commands,
+            "kb_tools": self.tools,
+            "kb_client_methods": self.client_methods,
+        }
+
+        for command in HOST_COMMANDS:
+            self.commands.add("host", command.name, command)
+        self._load(bootstrap, _found() if entry_points is None else entry_points)
+        self._register()
+        self._check_required(bootstrap.required_plugins)
+
+    # Loading
+
+    def _load(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint]) -> None:
+        for entry_point in sorted(entry_points, key=_load_order):
+            distribution = entry_point.dist
+            info = PluginInfo(
+                entry_point.name,
+                distribution.name if distribution else "unknown",
+                distribution.version if distribution else "unknown",
+            )
+            self.infos.append(info)
+            if {info.name, f"{info.distribution}:{info.name}"} & bootstrap.disabled_plugins:
+                info.state = "disabled"
+                continue
+            first = next((other for other in self.infos[:-1] if other.name == info.name and other.state == "active"), None)
+            try:
+                if first:
+                    raise PluginFailed(
+                        f"the plugin name {info.name!r} is used by both {first.distribution} and {info.distribution}; "
+                        f"disable one of them: kb plugins disable {info.distribution}:{info.name}"
+                    )
+                module = entry_point.load()
+                info.hooks = self._hooks_of(module)
+                self._manager.register(module, info.name)
+                self._modules[info.name] = module
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                self._fail(info, error)
+
+    def _hooks_of(self, module: Any) -> list[str]:
+        names = [name for name in dir(module) if self._manager.parse_hookimpl_opts(module, name) is not None]
+        for name in names:
+            if not hasattr(hookspecs, name):
+                raise PluginFailed(f"there is no hook named {name!r}")
+        return names
+
+    def _register(self) -> None:
+        for info in self._active():
+            self._collect(info, self._parts)
+        while not all([self._collect(info, self._surfaces) for info in self._active()]):
+            # What a failed plugin contributed must not live on in surfaces derived from it.
+            for info in self._active():
+                for registry in self._surfaces.values():
+                    registry.drop(info.name)
+        for info in self._active():
+            every = {**self._parts, **self._surfaces}
+            info.contributes = {
+                hook.removeprefix("kb_"): names for hook, registry in every.items() if (names := registry.names_of(info.name))
+            }
+
+    def _collect(self, info: PluginInfo, registries: Mapping[str, Registry[Any]]) -> bool:
+        for hook, registry in registries.items():
+            if hook not in info.hooks:
+                continue
+            try:
+                answer = self._call(info.name, hook, plugins=self)
+                items = answer.items() if isinstance(answer, Mapping) else [(item.name, item) for item in answer or ()]
+                for name, item in items:
+                    # Migration names need only be unique within their plugin.
+                    registry.add(info.name, f"{info.name}:{name}" if hook == "kb_migrations" else name, item)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                self.fail(info.name, error)
+                return False
+        return True
+
+    def _check_required(self, required: frozenset[str]) -> None:
+        for name in sorted(required):
+            info = next((info for info in self.infos if info.name == name), None)
+            if info is None or info.state != "active":
+                why = "is not installed" if info is None else "is disabled" if info.state == "disabled" else f"failed: {info.reason}"
+                raise ConfigInvalid(f"KB_REQUIRED_PLUGINS names {name!r}, which {why}")
+
+    def _active(self) -> list[PluginInfo]:
+        return [info for info in self.infos if info.state == "active"]
+
+    def _fail(self, info: PluginInfo, error: BaseException) -> None:
+        info.state = "failed"
+        info.reason = error.message if isinstance(error, KBError) else f"{type(error).__name__}: {error}"
+        info.contributes = {}
+        log.warning("plugin %s (%s) failed to load: %s", info.name, info.distribution, info.reason)
+        log.debug("%s", "".join(traceback.format_exception(error)))
+
+    def fail(self, plugin: str, error: BaseException) -> None:
+        """Switch off a plugin that cannot do what it registered."""
+        info = next(info for info in self.infos if info.name == plugin and info.state == "active")
+        self._fail(info, error)
+        self._manager.unregister(self._modules.pop(plugin))
+        for registry in (*self._parts.values(), *self._surfaces.values()):
+            registry.drop(plugin)
+
+    @property
+    def failed(self) -> list[PluginInfo]:
+        return [info for info in self.infos if info.state == "failed"]
+
+    def require_all_loaded(self) -> None:
+        """A plugin that failed to load might be the one that guards these documents."""
+        if self.failed:
+            names = ", ".join(info.name for info in self.failed)
+            raise PluginFailed(
+                f"documents cannot be changed while a plugin has failed to load: {names} ({self.failed[0].reason})",
+                hint=f"fix it, or switch it off: kb plugins disable {self.failed[0].name}",
+                plugins=[info.name for info in self.failed],
+            )
+
+    # Calling
+
+    def _call(self, plugin: str, hook: str, **arguments: Any) -> Any:
+        caller = getattr(self._manager.hook, hook)
+        implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin)
+        given = {name: arguments[name] for name in implementation.argnames}
+        answer = implementation.function(**given)
+        if answer is not None and not isinstance(answer, Mapping | list | tuple) and hasattr(answer, "__next__"):
+            answer = list(answer)
+        if self._trace:
+            log.info("hook %s of %s(%s) -> %r", hook, plugin, ", ".join(given), answer)
+        return answer
+
+    def _each(self, hook: str) -> list[str]:
+        return [info.name for info in self._active() if hook in info.hooks]
+
+    def report(self, plugin: str, hook: str, error: BaseException) -> str:
+        """Record and log that a plugin's hook raised; what to tell the caller."""
+        sentence = f"plugin {plugin!r} raised in {hook}: {type(error).__name__}: {error}"
+        log.error("%s", sentence, exc_info=error)
+        info = next(info for info in self.infos if info.name == plugin)
+        info.errors = [*info.errors[-9:], sentence]
+        return sentence
+
+    def _conditions(self, hook: str, **arguments: Any) -> list[ColumnElement[bool]]:
+        conditions = []
+        for plugin in self._each(hook):
+            try:
+                condition = self._call(plugin, hook, **arguments)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, hook, error)) from error
+            if condition is not None:
+                conditions.append(condition)
+        return conditions
+
+    def narrow_selection(self, selection: api.Selection, actor: api.Actor, purpose: str) -> list[ColumnElement[bool]]:
+        return self._conditions("kb_narrow_selection", selection=selection, actor=actor, purpose=purpose)
+
+    def narrow_retrieval(self, query: api.RetrievalQuery, actor: api.Actor, purpose: str) -> list[ColumnElement[bool]]:
+        return self._conditions("kb_narrow_retrieval", query=query, actor=actor, purpose=purpose)
+
+    def guard_mutation(self, plan: api.Plan, tx: Tx) -> list[api.Objection]:
+        objections: list[api.Objection] = []
+        for plugin in self._each("kb_guard_mutation"):
+            try:
+                objections.extend(self._call(plugin, "kb_guard_mutation", plan=plan, tx=tx) or ())
+            except Exception as error:
+                sentence = self.report(plugin, "kb_guard_mutation", error)
+                raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
+        return objections
+
+    def apply_mutation(self, plan: api.Plan, documents: Select[Any], tx: Tx) -> None:
+        self._manager.hook.kb_apply_mutation(plan=plan, documents=documents, tx=tx)
+        if self._trace:
+            log.info("hook kb_apply_mutation(%s)", plan.kind)
+
+    def documents_changed(self, changes: api.Changes, tx: Tx) -> None:
+        for plugin in self._each("kb_documents_changed"):
+            try:
+                self._call(plugin, "kb_documents_changed", changes=changes, tx=tx)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_documents_changed", error)) from error
+
+    def mutation_applied(self, result: api.MutationResult, services: Mapping[str, Any]) -> None:
+        for plugin in self._each("kb_mutation_applied"):
+            try:
+                self._call(plugin, "kb_mutation_applied", result=result, services=services)
+            except Exception as error:  # noqa: BLE001 - the mutation has happened; an observer cannot undo it
+                self.report(plugin, "kb_mutation_applied", error)
+
+    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
+        hits = self._manager.hook.kb_fuse_hits(query=query, lists=lists)
+        if hits is None:
+            raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+        return hits
+
+
+def _found() -> Iterable[importlib.metadata.EntryPoint]:
+    return importlib.metadata.entry_points(group=hookspecs.PROJECT)
+
+
+def _load_order(entry_point: importlib.metadata.EntryPoint) -> tuple[bool, str, str]:
+    # Install order never matters. On a clash the plugin that arrives second fails, and a stranger must not be able to
+    # knock out one that ships with the host.
+    distribution = entry_point.dist.name if entry_point.dist else ""
+    return (distribution != HOST_DISTRIBUTION, entry_point.name, distribution)

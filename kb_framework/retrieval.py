@@ -1,0 +1,73 @@
+"""The retrieval pipeline: narrow → retrieve → fuse. A retriever that fails is reported and the others answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_framework.api import Candidate, Hit, RetrievalQuery
+from kb_framework.errors import InvalidInput, KBError
+from kb_framework.plugins import Plugins
+from kb_framework.store.store import Tx
+
+log = logging.getLogger("kb.retrieval")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What a search found, what each retriever said, and what went wrong on the way."""
+
+    hits: list[Hit]
+    lists: dict[str, list[Candidate]]
+    degraded: dict[str, str]
+    milliseconds: dict[str, float]
+
+
+class Retrieval:
+    def __init__(self, plugins: Plugins, build: Callable[[str, str], Any]) -> None:
+        self._plugins = plugins
+        self._build = build
+        self._built: dict[str, Any] = {}
+
+    def _retriever(self, name: str) -> Any:
+        if name not in self._built:
+            item = self._plugins.retrievers.get(name)
+            if item is None:
+                known = ", ".join(item.name for item in self._plugins.retrievers)
+                raise InvalidInput(f"there is no retriever {name!r}; there are: {known}", field="mode")
+            self._built[name] = self._build(self._plugins.retrievers.plugin_of(name), item.target)
+        return self._built[name]
+
+    def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
+        narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose)
+        conditions = [*narrowings, *([] if query.condition is None else [query.condition])]
+        query = dataclasses.replace(query, condition=sa.and_(*conditions) if conditions else None)
+        lists: dict[str, list[Candidate]] = {}
+        degraded: dict[str, str] = {}
+        milliseconds: dict[str, float] = {}
+        for name in query.retrievers:
+            started = time.perf_counter()
+            try:
+                lists[name] = self._retriever(name).retrieve(query, tx)
+            except Exception as error:
+                if len(query.retrievers) == 1:
+                    raise
+                degraded[name] = error.message if isinstance(error, KBError) else f"{name} search failed"
+                log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
+            milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
+        return Retrieved(self._fuse(query, lists), lists, degraded, milliseconds)
+
+    def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]]) -> list[Hit]:
+        if len(lists) > 1:
+            return self._plugins.fuse_hits(query, lists)
+        return [
+            Hit(candidate.chunk, candidate.score, {name: rank}, {name: candidate.score})
+            for name, found in lists.items()
+            for rank, candidate in enumerate(found, 1)
+        ]

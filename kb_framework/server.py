@@ -1,0 +1,117 @@
+"""`kb serve`: one process, HTTP and MCP, a structured log, and its address left for other commands to find."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import socket
+import sys
+import uuid
+from pathlib import Path
+
+import uvicorn
+
+from kb_framework.app import open_kb
+from kb_framework.bootstrap import Bootstrap
+from kb_framework.client import ADDRESS_FILE, AsgiTransport, Engine
+from kb_framework.errors import ConfigInvalid, EngineUnreachable
+from kb_framework.mcp_server import http_app
+from kb_framework.plugins import Plugins
+from kb_framework.store.tables import now
+from kb_framework.web import create_app
+
+_FIELDS = ("request_id", "method", "path", "status", "ms")
+_GRACE_SECONDS = 10
+
+
+def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
+    _require_loopback(host)
+    kb = open_kb(bootstrap, plugins)
+    configure_logging(kb.settings.host.log_level)
+    instance = uuid.uuid4().hex
+    transport = AsgiTransport()
+    mcp, mcp_lifespan = http_app(lambda: Engine(transport, plugins), plugins)
+    app = create_app(kb, instance=instance, mcp=mcp, lifespan=[mcp_lifespan])
+    transport.use(app)
+    listening = _listen(host, port)
+    url = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
+    address = kb.settings.host.data_dir / ADDRESS_FILE
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS, lifespan="on")
+    )
+    _leave_address(address, url, instance)
+    sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
+    sys.stderr.flush()
+    try:
+        server.run(sockets=[listening])
+    finally:
+        _remove_address(address, instance)
+        transport.close()
+        kb.close()
+
+
+def _require_loopback(host: str) -> None:
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ConfigInvalid(
+            f"refusing to listen on {host}: anyone who can reach it could read and delete everything",
+            hint="listen on 127.0.0.1; serving others needs access keys, which do not exist yet",
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(1024)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise EngineUnreachable(
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}", hint="choose another --port"
+        ) from None
+    return listening
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _leave_address(path: Path, url: str, instance: str) -> None:
+    left = {"url": url, "instance": instance, "pid": os.getpid(), "started_at": now()}
+    temporary = path.with_suffix(f".{instance}")
+    temporary.write_text(json.dumps(left) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _remove_address(path: Path, instance: str) -> None:
+    try:
+        if json.loads(path.read_text(encoding="utf-8")).get("instance") == instance:
+            path.unlink()
+    except (OSError, ValueError):
+        # Someone else's address, or none: not ours to remove.
+        return
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, with the fields of a request where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": now(), "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure_logging(level: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("kb").setLevel(level.upper())

@@ -1,0 +1,164 @@
+"""Settings, validated: the host's own as `KB_<FIELD>`, a plugin's section as `KB_<SECTION>_<FIELD>`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from kb_framework.api import SettingsSection, resolve
+from kb_framework.bootstrap import DOTENV, Bootstrap, default_data_dir, read_toml, split_list
+from kb_framework.errors import ConfigInvalid
+
+S = TypeVar("S", bound="Section")
+
+StringList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
+
+
+def _whole_number(value: Any) -> Any:
+    """Only plain digits: pydantic would also take `70.0`, ` 70 ` and TOML's `true`."""
+    if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()) or (
+        isinstance(value, str) and not value.removeprefix("-").isdigit()
+    ):
+        raise ValueError("not a whole number")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
+
+
+class Section(BaseSettings):
+    """A plugin's settings: subclass it, give every field a default and a description."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load_settings` reads the sources one by one, to know where each value came from.
+        return (init_settings,)
+
+
+class HostSettings(Section):
+    data_dir: Path = Field(default_factory=default_data_dir, description="Holds everything: database, files, keys.")
+    config_file: Path | None = Field(None, description="The TOML file; by default kb.toml in the data folder.")
+    engine_url: str | None = Field(None, description="Use the engine at this address instead of one in this process.")
+    api_key: SecretStr | None = Field(None, description="The key to send to that engine.")
+    disabled_plugins: StringList = Field([], description="Plugins that are not loaded, comma-separated.")
+    required_plugins: StringList = Field([], description="Plugins without which nothing starts, comma-separated.")
+    trace_hooks: bool = Field(False, description="Log every hook call with its results.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
+    busy_timeout: float = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
+    bulk_safety_percent: WholeNumber = Field(
+        70, ge=0, le=100, description="Bulk operations on a larger share of all documents need force; 0 switches this off."
+    )
+    max_file_bytes: WholeNumber = Field(100_000_000, ge=1, description="Larger files are refused.")
+    max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
+    embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
+    chunker: str = Field("structure", description="How text is cut into chunks.")
+    allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value as `kb config` shows it."""
+
+    variable: str
+    value: Any
+    origin: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    host: HostSettings
+    sections: Mapping[str, Section]
+    values: tuple[Setting, ...]
+    unknown_variables: tuple[str, ...]
+
+
+def load_settings(bootstrap: Bootstrap, sections: Iterable[SettingsSection] = ()) -> Settings:
+    """Read and validate everything, or stop with the first value that cannot be used."""
+    table = read_toml(bootstrap.config_file)
+    names = [section.name for section in sections]
+    host_table = {key: value for key, value in table.items() if key not in names}
+    host, shown = _load(HostSettings, "KB_", host_table, bootstrap.config_file.name)
+    loaded: dict[str, Section] = {}
+    for section in sections:
+        model: type[Section] = resolve(section.target)
+        own = table.get(section.name, {})
+        if not isinstance(own, dict):
+            raise ConfigInvalid(f"[{section.name}] in {bootstrap.config_file} must be a table")
+        loaded[section.name], more = _load(model, f"KB_{section.name.upper()}_", own, bootstrap.config_file.name)
+        shown += more
+    known = {setting.variable for setting in shown}
+    unknown = sorted({name for name in _set_variables() if name not in known})
+    return Settings(host, loaded, tuple(shown), tuple(unknown))
+
+
+def _set_variables() -> set[str]:
+    from dotenv import dotenv_values
+
+    names = set(os.environ) | set(dotenv_values(DOTENV) if DOTENV.is_file() else ())
+    return {name.upper() for name in names if name.upper().startswith("KB_")}
+
+
+def _load(model: type[S], prefix: str, table: dict[str, Any], file: str) -> tuple[S, list[Setting]]:
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    sources = (
+        (file, lambda: table),
+        (str(DOTENV), DotEnvSettingsSource(model, env_file=DOTENV, env_prefix=prefix)),
+        ("environment", EnvSettingsSource(model, env_prefix=prefix)),
+    )
+    for origin, source in sources:
+        try:
+            found = source()
+        except SettingsError as error:
+            raise ConfigInvalid(f"{prefix}*, from {origin}: {error}") from None
+        for name in model.model_fields.keys() & found.keys():
+            values[name], origins[name] = found[name], origin
+    try:
+        loaded = model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        raise ConfigInvalid(
+            f"{prefix}{name.upper()} is {values.get(name)!r} ({origins.get(name, 'default')}): {reason}; "
+            f"allowed: {allowed_values(model.model_fields[name])}"
+        ) from None
+    shown = [
+        Setting(
+            prefix + name.upper(), getattr(loaded, name), origins.get(name, "default"), info.description or ""
+        )
+        for name, info in model.model_fields.items()
+    ]
+    return loaded, shown
+
+
+def allowed_values(info: FieldInfo) -> str:
+    """What a field takes, in words: `int from 0 to 100`, `debug | info`."""
+    annotation = info.annotation
+    if get_origin(annotation) is Literal:
+        return " | ".join(str(value) for value in get_args(annotation))
+    bounds = {kind: getattr(item, kind) for item in info.metadata for kind in ("ge", "gt", "le", "lt") if hasattr(item, kind)}
+    name = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(annotation or str)
+    name = name or ("a comma-separated list" if get_origin(annotation) is list else str(annotation))
+    words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
+    return " ".join([name, *(words[kind].format(value) for kind, value in bounds.items())])

@@ -1,0 +1,168 @@
+"""Documents and their chunks, with full text and vectors kept in step in the same transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from kb_framework.api import ChunkText
+from kb_framework.store.tables import (
+    chunks,
+    document_tags,
+    documents,
+    embedding_spaces,
+    file_removals,
+    now,
+    organizations,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from kb_framework.store.store import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An embedding space: which model made the vectors, and where they are."""
+
+    model: str
+    dimensions: int
+    index_name: str
+
+
+def content_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def active_space(tx: Tx) -> Space | None:
+    columns = embedding_spaces.c
+    query = sa.select(columns.model, columns.dimensions, columns.index_name).where(columns.active)
+    row = tx.execute(query).first()
+    return Space(*row) if row else None
+
+
+def create_space(tx: Tx, model: str, dimensions: int) -> Space:
+    """Record a new active space with an empty index."""
+    number = (tx.scalar(sa.select(sa.func.max(embedding_spaces.c.id))) or 0) + 1
+    space = Space(model, dimensions, f"chunks_vec_{number}")
+    tx.execute(sa.update(embedding_spaces).values(active=False))
+    tx.execute(
+        sa.insert(embedding_spaces).values(
+            model=model, dimensions=dimensions, index_name=space.index_name, active=True, created_at=now()
+        )
+    )
+    tx.backend.create_vectors(tx.connection, space.index_name, dimensions)
+    return space
+
+
+def insert_document(
+    tx: Tx,
+    values: dict[str, Any],
+    tags: Iterable[str],
+    pieces: Sequence[ChunkText],
+    job_id: str,
+    vectors: np.ndarray | None,
+    space: Space | None,
+) -> int:
+    """Add a document with its chunks; `values` are columns of `documents`."""
+    time = now()
+    row = {**values, "organization_id": tx.organization_id, "chunk_count": len(pieces), "created_at": time}
+    inserted = tx.execute(sa.insert(documents).values({**row, "updated_at": time, "indexed_at": time}))
+    document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
+    add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
+    if pieces:
+        rows = [
+            {
+                "id": str(uuid.uuid4()),
+                "organization_id": tx.organization_id,
+                "document_id": document_id,
+                "job_id": job_id,
+                "chunk_index": index,
+                "content": piece.content,
+                "content_hash": content_hash(piece.content),
+                "metadata": dict(piece.metadata),
+                "created_at": time,
+            }
+            for index, piece in enumerate(pieces)
+        ]
+        tx.execute(sa.insert(chunks), rows)
+        sequence = sa.select(chunks.c.seq).where(chunks.c.document_id == document_id).order_by(chunks.c.chunk_index)
+        numbers = list(tx.connection.scalars(sequence))
+        tx.backend.add_text(
+            tx.connection,
+            (
+                (number, values["title"], " ".join(piece.metadata.get("heading_path") or ()), piece.content)
+                for number, piece in zip(numbers, pieces, strict=True)
+            ),
+        )
+        if vectors is not None and space is not None:
+            tx.backend.add_vectors(
+                tx.connection,
+                space.index_name,
+                tx.organization_id,
+                ((number, vector.tobytes()) for number, vector in zip(numbers, vectors, strict=True)),
+            )
+    bump_revision(tx)
+    return document_id
+
+
+def delete_documents(tx: Tx, selected: sa.Select[Any]) -> None:
+    """Remove documents with everything derived from them; their files are noted for removal after the commit."""
+    gone = sa.select(chunks.c.seq).where(chunks.c.document_id.in_(selected))
+    tx.backend.remove_text(tx.connection, gone)
+    for index in tx.connection.scalars(sa.select(embedding_spaces.c.index_name)).all():
+        tx.backend.remove_vectors(tx.connection, index, gone)
+    tx.execute(sa.delete(chunks).where(chunks.c.document_id.in_(selected)))
+    tx.execute(sa.delete(document_tags).where(document_tags.c.document_id.in_(selected)))
+    keeping = documents.alias()
+    kept = sa.select(keeping.c.id).where(keeping.c.file == documents.c.file, keeping.c.id.not_in(selected))
+    files = sa.select(documents.c.file, sa.literal(now())).distinct()
+    files = files.where(documents.c.id.in_(selected), documents.c.file.is_not(None), ~sa.exists(kept))
+    known = sa.select(file_removals.c.key)
+    tx.execute(sa.insert(file_removals).from_select(["key", "created_at"], files.where(documents.c.file.not_in(known))))
+    tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
+    bump_revision(tx)
+
+
+def add_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str]) -> None:
+    """Give every selected document every tag that it does not have yet."""
+    for tag in dict.fromkeys(tags):
+        has = sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag)
+        missing = sa.select(documents.c.organization_id, documents.c.id, sa.literal(tag)).where(
+            documents.c.id.in_(selected), documents.c.id.not_in(has)
+        )
+        tx.execute(sa.insert(document_tags).from_select(["organization_id", "document_id", "tag"], missing))
+
+
+def remove_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str] | None) -> None:
+    """Take the tags, or (None) all tags, from every selected document."""
+    statement = sa.delete(document_tags).where(document_tags.c.document_id.in_(selected))
+    if tags is not None:
+        statement = statement.where(document_tags.c.tag.in_(list(tags)))
+    tx.execute(statement)
+
+
+def touch(tx: Tx, selected: sa.Select[Any], **values: Any) -> None:
+    """Set columns of the selected documents, and `updated_at`."""
+    tx.execute(sa.update(documents).where(documents.c.id.in_(selected)).values(updated_at=now(), **values))
+    bump_revision(tx)
+
+
+def has_all_tags(tags: Sequence[str]) -> sa.ColumnElement[bool]:
+    """The condition that a document has every one of the tags."""
+    conditions = [
+        sa.exists().where(document_tags.c.document_id == documents.c.id, document_tags.c.tag == tag)
+        for tag in dict.fromkeys(tags)
+    ]
+    return sa.and_(*conditions)
+
+
+def bump_revision(tx: Tx) -> None:
+    owner = organizations.c.id == tx.organization_id
+    tx.execute(sa.update(organizations).where(owner).values(revision=organizations.c.revision + 1))

@@ -1,0 +1,45 @@
+"""Jobs: what was done, by whom, to how many, with which outcome."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from kb_framework.api import Actor
+from kb_framework.store.tables import jobs, now, typed_jobs
+
+if TYPE_CHECKING:
+    from kb_framework.store.store import Tx
+
+FIELDS = (
+    "id uuid job_type status filename document_id error matched succeeded failed user_id created_at finished_at"
+).split()
+
+
+def has_job_types(tx: Tx) -> bool:
+    return any(column["name"] == "job_type" for column in sa.inspect(tx.connection).get_columns("jobs"))
+
+
+def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
+    time = now()
+    row = {
+        "uuid": str(uuid.uuid4()),
+        "organization_id": tx.organization_id,
+        "user_id": actor.user_id,
+        "created_at": time,
+        "finished_at": time,
+    } | values
+    if has_job_types(tx):
+        result = tx.execute(sa.insert(typed_jobs).values(row | {"job_type": job_type}))
+    else:
+        result = tx.execute(sa.insert(jobs).values(row))
+    return result.inserted_primary_key[0]  # type: ignore[index]
+
+
+def select_jobs(tx: Tx) -> sa.Select[Any]:
+    """The organization's jobs with the fields that the world sees."""
+    table = typed_jobs if has_job_types(tx) else jobs
+    columns = [table.c[name] if name in table.c else sa.literal("ingest").label("job_type") for name in FIELDS]
+    return sa.select(*columns).where(tx.owns(table))

@@ -1,0 +1,100 @@
+"""Bringing a database to this program's schema: once, in order, under the write lock, per plugin."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from kb_framework import api
+from kb_framework.errors import StoreUnusable
+from kb_framework.store import tables
+
+if TYPE_CHECKING:
+    from kb_framework.store.store import Store, Tx
+
+HOST = "host"
+
+
+def create_base(tx: Tx) -> None:
+    tables.metadata.create_all(tx.connection)
+    tx.execute(
+        sa.insert(tables.organizations).values(id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now())
+    )
+    tx.backend.create_full_text(tx.connection)
+
+
+Step = tuple[int, str, Callable[["Tx"], None]]
+
+HOST_MIGRATIONS: list[Step] = [(1, "base", create_base)]
+
+
+def migrate(
+    store: Store, plugin_steps: dict[str, list[api.Migration]], on_failure: Callable[[str, Exception], None]
+) -> list[str]:
+    """Apply what is due; returns `plugin/version name` of each step. A newer database is refused untouched.
+
+    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps must succeed.
+    """
+    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS}
+    for plugin, migrations in sorted(plugin_steps.items()):
+        ordered = sorted(migrations, key=lambda migration: migration.version)
+        steps[plugin] = [(m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered]
+
+    with store.read() as tx:
+        if not _due(steps, _applied(tx)):
+            return []
+    done: list[str] = []
+    with store.write() as tx:
+        if not sa.inspect(tx.connection).has_table(tables.migrations.name):
+            tables.migrations.create(tx.connection)
+        for plugin, due in itertools.groupby(_due(steps, _applied(tx)), key=lambda pair: pair[0]):
+            try:
+                with tx.savepoint():
+                    done += [_apply(tx, plugin, step) for _, step in due]
+            except Exception as error:
+                if plugin == HOST:
+                    raise
+                on_failure(plugin, error)
+    return done
+
+
+def _run_target(target: str, tx: Tx) -> None:
+    api.resolve(target)(tx)
+
+
+def _apply(tx: Tx, plugin: str, step: Step) -> str:
+    version, name, run = step
+    run(tx)
+    row = {"plugin": plugin, "version": version, "name": name, "applied_at": tables.now()}
+    tx.execute(sa.insert(tables.migrations).values(row))
+    return f"{plugin}/{version} {name}"
+
+
+def _applied(tx: Tx) -> dict[str, int]:
+    if not sa.inspect(tx.connection).has_table(tables.migrations.name):
+        return {}
+    latest = sa.select(tables.migrations.c.plugin, sa.func.max(tables.migrations.c.version))
+    return dict(row._tuple() for row in tx.execute(latest.group_by(tables.migrations.c.plugin)))
+
+
+def _due(steps: dict[str, list[Step]], applied: dict[str, int]) -> list[tuple[str, Step]]:
+    for plugin, known in steps.items():
+        newest = max((version for version, _, _ in known), default=0)
+        if applied.get(plugin, 0) > newest:
+            raise StoreUnusable(
+                f"the database was written by a newer version (schema {applied[plugin]} of {plugin!r}, "
+                f"this program knows {newest}); nothing was changed",
+                hint="install the newer version, or choose another folder with KB_DATA_DIR",
+            )
+    return [(plugin, step) for plugin, known in steps.items() for step in known if step[0] > applied.get(plugin, 0)]
+
+
+def by_plugin(pairs: Iterable[tuple[str, api.Migration]]) -> dict[str, list[api.Migration]]:
+    grouped: dict[str, list[api.Migration]] = {}
+    for plugin, migration in pairs:
+        grouped.setdefault(plugin, []).append(migration)
+    return grouped

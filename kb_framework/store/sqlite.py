@@ -1,0 +1,184 @@
+"""What is SQLite's own: the driver, pragmas, FTS5 and vec0."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from pysqlite3 import dbapi2
+from sqlalchemy.ext.compiler import compiles
+
+from kb_framework.store import tables
+from kb_framework.store.sql import JsonValues
+from kb_framework.store.text import index_text, query_terms
+
+log = logging.getLogger("kb.store")
+
+_READERS = 8
+
+
+@compiles(JsonValues, "sqlite")
+def _json_values(element: JsonValues, compiler: Any, **options: Any) -> str:
+    return f"(SELECT value FROM json_each({compiler.process(element.document, **options)}))"
+
+
+class SqliteBackend:
+    """One file in WAL mode: a single writing connection and a pool of reading ones."""
+
+    name = "sqlite"
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        self.path = path
+        self.vectors_missing: str | None = None
+        url = sa.URL.create("sqlite", database=str(path))
+        options: dict[str, Any] = {"module": dbapi2, "pool_timeout": busy_timeout, "poolclass": sa.QueuePool}
+        arguments = {"timeout": busy_timeout, "check_same_thread": False}
+        # A pool of one is the in-process lock: writers queue here instead of fighting over the file.
+        self.writer = sa.create_engine(url, pool_size=1, max_overflow=0, connect_args=arguments, **options)
+        self.reader = sa.create_engine(url, pool_size=_READERS, max_overflow=_READERS, connect_args=arguments, **options)
+        sa.event.listen(self.writer, "connect", self._set_up_writer)
+        sa.event.listen(self.reader, "connect", self._set_up_reader)
+        sa.event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        sa.event.listen(self.reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+
+    def _set_up(self, connection: Any) -> None:
+        # Transactions are begun by the listeners above, not by the driver.
+        connection.isolation_level = None
+        self._load_vectors(connection)
+        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-65536"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    def _set_up_writer(self, connection: Any, _: Any) -> None:
+        self._set_up(connection)
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    def _set_up_reader(self, connection: Any, _: Any) -> None:
+        self._set_up(connection)
+        connection.execute("PRAGMA query_only=ON")
+
+    def _load_vectors(self, connection: Any) -> None:
+        try:
+            # Importing sqlite_vec would import numpy; the library file is all that is needed.
+            spec = importlib.util.find_spec("sqlite_vec")
+            folder = (spec.submodule_search_locations or [""])[0] if spec else ""
+            connection.enable_load_extension(True)
+            connection.load_extension(str(Path(folder) / "vec0"))
+            connection.enable_load_extension(False)
+        except (AttributeError, dbapi2.OperationalError) as error:
+            if self.vectors_missing is None:
+                log.warning("sqlite-vec cannot be loaded, so there is no vector search: %s", error)
+            self.vectors_missing = str(error)
+
+    def close(self) -> None:
+        self.writer.dispose()
+        self.reader.dispose()
+
+    def is_busy(self, error: Exception) -> bool:
+        if isinstance(error, sa.exc.TimeoutError):
+            return True
+        text = str(getattr(error, "orig", error))
+        return isinstance(error, sa.exc.OperationalError) and ("locked" in text or "busy" in text)
+
+    def begin_plan(self, connection: sa.Connection) -> None:
+        connection.execute(sa.schema.CreateTable(tables.plan_documents, if_not_exists=True))
+        connection.execute(sa.delete(tables.plan_documents))
+
+    # Full text
+
+    def create_full_text(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(
+            "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1, "
+            "tokenize='unicode61 remove_diacritics 2')"
+        )
+
+    def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+        values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
+        connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
+
+    def remove_text(self, connection: sa.Connection, chunks: sa.Select[Any]) -> None:
+        connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
+
+    def search_text(
+        self, connection: sa.Connection, text: str, allowed: sa.Select[Any], limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
+        terms = [f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text)]
+        if not terms:
+            return []
+        rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
+        query = (
+            sa.select(_fts.c.rowid, rank)
+            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _fts.c.rowid.in_(allowed))
+            .order_by(rank, _fts.c.rowid)
+            .limit(limit)
+        )
+        return [(seq, -score) for seq, score in connection.execute(query)]
+
+    def count_text(self, connection: sa.Connection) -> int:
+        return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
+
+    # Vectors
+
+    def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None:
+        connection.exec_driver_sql(
+            f"CREATE VIRTUAL TABLE {index} USING vec0(organization_id text partition key, embedding float[{dimensions}])"
+        )
+
+    def add_vectors(
+        self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]
+    ) -> None:
+        values = [(seq, organization_id, vector) for seq, vector in rows]
+        connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
+
+    def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select[Any]) -> None:
+        table = sa.table(index, sa.column("rowid"))
+        connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
+
+    def search_vectors(
+        self,
+        connection: sa.Connection,
+        index: str,
+        organization_id: str,
+        vector: bytes,
+        allowed: sa.Select[Any] | None,
+        limit: int,
+    ) -> list[tuple[int, float]]:
+        """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
+        table = sa.table(index, sa.column("rowid"), sa.column("distance"), sa.column("embedding"), sa.column("organization_id"))
+        query = (
+            sa.select(table.c.rowid, table.c.distance)
+            .where(
+                table.c.embedding.op("MATCH")(vector),
+                sa.literal_column("k") == min(limit, 4096),
+                table.c.organization_id == organization_id,
+            )
+            .order_by(table.c.distance)
+        )
+        if allowed is not None:
+            query = query.where(table.c.rowid.in_(allowed))
+        return [(seq, 1.0 - distance * distance / 2.0) for seq, distance in connection.execute(query)]
+
+    def count_vectors(self, connection: sa.Connection, index: str) -> int:
+        return connection.exec_driver_sql(f"SELECT count(*) FROM {index}_rowids").scalar_one()
+
+    # Health
+
+    def check(self, connection: sa.Connection) -> list[str]:
+        """What SQLite itself finds wrong with the file; nothing when all is well."""
+        problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
+        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+        return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
+
+    def describe(self) -> dict[str, str]:
+        versions = {"driver": f"pysqlite3, SQLite {dbapi2.sqlite_version}"}
+        with contextlib.suppress(sa.exc.OperationalError), self.reader.connect() as connection:
+            versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
+        return versions
+
+
+_fts = sa.table("chunks_fts", sa.column("rowid"))

@@ -1,0 +1,73 @@
+"""Transactions: one writer, many readers, each bound to an organization."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.errors import Busy, StoreUnusable
+from kb_framework.store.sqlite import SqliteBackend
+
+
+class Tx:
+    """A transaction of one organization."""
+
+    def __init__(self, connection: sa.Connection, backend: SqliteBackend, organization_id: str) -> None:
+        self.connection = connection
+        self.backend = backend
+        self.organization_id = organization_id
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+        return self.connection.execute(statement, parameters)  # type: ignore[return-value]
+
+    def scalar(self, statement: sa.Executable) -> Any:
+        return self.connection.execute(statement).scalar()
+
+    def rows(self, statement: sa.Executable) -> list[Mapping[str, Any]]:
+        return [dict(row) for row in self.connection.execute(statement).mappings()]
+
+    def savepoint(self) -> sa.NestedTransaction:
+        return self.connection.begin_nested()
+
+    def owns(self, table: sa.Table) -> sa.ColumnElement[bool]:
+        """The condition that a row belongs to this transaction's organization."""
+        return table.c.organization_id == self.organization_id
+
+
+class Store:
+    def __init__(self, backend: SqliteBackend) -> None:
+        self.backend = backend
+
+    @contextmanager
+    def read(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
+        """A consistent view. It never takes the write lock."""
+        with self._translated(), self.backend.reader.begin() as connection:
+            yield Tx(connection, self.backend, organization_id)
+
+    @contextmanager
+    def write(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
+        """All or nothing: it commits at the end, or rolls back on any exception."""
+        with self._translated(), self.backend.writer.begin() as connection:
+            yield Tx(connection, self.backend, organization_id)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.OperationalError, sa.exc.TimeoutError) as error:
+            if self.backend.is_busy(error):
+                raise Busy("another process is writing; try again", hint="KB_BUSY_TIMEOUT sets how long to wait") from error
+            raise
+        except sa.exc.DatabaseError as error:
+            if "not a database" in str(error.orig) or "malformed" in str(error.orig):
+                raise StoreUnusable(
+                    f"the database is damaged: {error.orig}", hint="run kb doctor, or restore a backup"
+                ) from error
+            raise
+
+    def close(self) -> None:
+        self.backend.close()

@@ -1,0 +1,163 @@
+"""What the engine says of itself: health, schema, and the doctor's findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from litestar import get
+
+from kb_framework import __version__
+from kb_framework.api import Actor
+from kb_framework.app import KB
+from kb_framework.errors import KBError, error_codes
+from kb_framework.store.documents import active_space
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+
+
+class SystemService:
+    def __init__(self, kb: KB, instance: str) -> None:
+        self._kb = kb
+        self.instance = instance
+
+    def live(self) -> dict[str, Any]:
+        return {"status": "ok", "instance": self.instance}
+
+    def health(self, actor: Actor) -> dict[str, Any]:
+        failed = {info.name: info.reason for info in self._kb.plugins.failed}
+        errors = {info.name: info.errors for info in self._kb.plugins.infos if info.errors}
+        problem = self._kb.embedding.problem
+        return {
+            "status": "degraded" if failed or errors else "ok",
+            "version": __version__,
+            "database": self._kb.store.backend.name,
+            "embedder": {"ok": problem is None, "problem": problem},
+            "plugins": {"failed": failed, "errors": errors},
+            "counts": self.counts(actor),
+        }
+
+    def counts(self, actor: Actor) -> dict[str, int]:
+        with self._kb.store.read(actor.organization_id) as tx:
+
+            def count(what: sa.ColumnElement[Any], table: sa.Table) -> int:
+                return tx.scalar(sa.select(sa.func.count(what)).where(tx.owns(table)))
+
+            return {
+                "documents": count(documents.c.id, documents),
+                "chunks": count(chunks.c.seq, chunks),
+                "tags": count(sa.distinct(document_tags.c.tag), document_tags),
+            }
+
+    def schema(self, actor: Actor) -> dict[str, Any]:
+        plugins = self._kb.plugins
+        with self._kb.store.read(actor.organization_id) as tx:
+            space = active_space(tx)
+        return {
+            "version": __version__,
+            "capabilities": {name: value for name, value in plugins.capabilities.items()},
+            "error_codes": error_codes(),
+            "models": {
+                "embedder": self._kb.settings.host.embedder,
+                "embedding_space": {"model": space.model, "dimensions": space.dimensions} if space else None,
+                "available": [item.name for item in plugins.embedders],
+            },
+            "selection_filters": {item.name: item.help for item in plugins.filters},
+            "mutation_kinds": {item.name: item.help for item in plugins.kinds},
+            "retrievers": [item.name for item in plugins.retrievers],
+            "counts": self.counts(actor),
+        }
+
+    def doctor(self) -> dict[str, Any]:
+        """Look everywhere; a check is ok, a warning, or an error, with what to do."""
+        checks = [*self._check_settings(), *self._check_plugins(), *self._check_store(), *self._check_files()]
+        worst = {check["state"] for check in checks}
+        return {"status": "error" if "error" in worst else "warning" if "warning" in worst else "ok", "checks": checks}
+
+    def _check_settings(self) -> list[dict[str, Any]]:
+        unknown = self._kb.settings.unknown_variables
+        if unknown:
+            return [_check("settings", "warning", f"no setting is called {', '.join(unknown)}: a spelling mistake?")]
+        return [_check("settings", "ok", f"data in {self._kb.settings.host.data_dir}")]
+
+    def _check_plugins(self) -> list[dict[str, Any]]:
+        found = []
+        for info in self._kb.plugins.infos:
+            if info.state == "failed":
+                found.append(_check("plugins", "error", f"{info.name} failed: {info.reason}; kb plugins disable {info.name}"))
+            found += [_check("plugins", "warning", sentence) for sentence in info.errors[-1:]]
+        return found or [_check("plugins", "ok", f"{len(self._kb.plugins.infos)} found")]
+
+    def _check_store(self) -> list[dict[str, Any]]:
+        backend = self._kb.store.backend
+        found = [_check("driver", "ok", ", ".join(backend.describe().values()))]
+        try:
+            with self._kb.store.read() as tx:
+                problems = backend.check(tx.connection)
+                found += [_check("database", "error", problem) for problem in problems]
+                count = tx.scalar(sa.select(sa.func.count()).select_from(chunks))
+                indexed = backend.count_text(tx.connection)
+                if indexed != count:
+                    found.append(_check("full text", "error", f"{indexed} chunks are indexed, {count} exist: kb doctor --repair"))
+                wrong = sa.select(documents.c.id, documents.c.chunk_count, sa.func.count(chunks.c.seq).label("found"))
+                wrong = wrong.outerjoin(chunks, chunks.c.document_id == documents.c.id).group_by(documents.c.id)
+                for row in tx.execute(wrong.having(sa.func.count(chunks.c.seq) != documents.c.chunk_count).limit(5)):
+                    found.append(_check("chunks", "error", f"document {row.id} has {row.found} of {row.chunk_count} chunks"))
+                space = active_space(tx)
+                if space:
+                    vectors = backend.count_vectors(tx.connection, space.index_name)
+                    if vectors > count:
+                        found.append(_check("vectors", "error", f"{vectors} vectors for {count} chunks: kb doctor --repair"))
+                    elif vectors < count:
+                        found.append(_check("vectors", "warning", f"{count - vectors} of {count} chunks have no vector: kb reindex"))
+        except (KBError, sa.exc.DatabaseError) as error:
+            found.append(_check("database", "error", str(error)))
+        if self._kb.embedding.problem:
+            found.append(_check("embedder", "warning", self._kb.embedding.problem))
+        if len(found) == 1:
+            found.append(_check("database", "ok", f"{count} chunks, full text and vectors agree"))
+        return found
+
+    def _check_files(self) -> list[dict[str, Any]]:
+        stored = self._kb.files.keys()
+        with self._kb.store.read() as tx:
+            wanted = set(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None))))
+            waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))
+        found = []
+        if wanted - stored:
+            found.append(_check("files", "error", f"{len(wanted - stored)} stored files are missing, e.g. {min(wanted - stored)}"))
+        if stored - wanted - waiting:
+            found.append(_check("files", "warning", f"{len(stored - wanted - waiting)} stored files belong to no document"))
+        if waiting & stored:
+            found.append(_check("files", "warning", f"{len(waiting & stored)} files of deleted documents wait to be removed"))
+        return found or [_check("files", "ok", f"{len(wanted)} stored files")]
+
+
+def _check(name: str, state: str, message: str) -> dict[str, Any]:
+    return {"name": name, "state": state, "message": message}
+
+
+@get("/health", sync_to_thread=True)
+def get_health(system: SystemService, actor: Actor) -> dict[str, Any]:
+    """Whether the engine is well: version, plugins that failed, counts."""
+    return system.health(actor)
+
+
+@get("/health/live", sync_to_thread=False)
+def get_live(system: SystemService) -> dict[str, Any]:
+    """That the engine answers, without asking the database."""
+    return system.live()
+
+
+@get("/schema", sync_to_thread=True)
+def get_schema(system: SystemService, actor: Actor) -> dict[str, Any]:
+    """Version, capabilities, error codes, models, filters, operations, counts."""
+    return system.schema(actor)
+
+
+@get("/doctor", sync_to_thread=True)
+def get_doctor(system: SystemService) -> dict[str, Any]:
+    """Everything that can be checked, with what to do about what is wrong."""
+    return system.doctor()
+
+
+handlers = [get_health, get_live, get_schema, get_doctor]

@@ -1,0 +1,294 @@
+"""The HTTP edge: mounts what plugins contribute, and translates errors in one place."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from litestar import Litestar, Request, Response, Router, get
+from litestar.di import Provide
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
+from litestar.plugins.pydantic import PydanticPlugin
+from litestar.response import Redirect
+from litestar.static_files import create_static_files_router
+from litestar.types import ASGIApp, Receive, Scope, Send
+from pydantic import ValidationError
+
+from kb_framework import __version__, errors
+from kb_framework.api import Actor, resolve
+from kb_framework.app import KB
+from kb_framework.http import ERROR_MODELS, Answer
+from kb_framework.system import SystemService, handlers
+from kb_framework.validation import in_words, invalid
+
+log = logging.getLogger("kb.http")
+
+_ASSETS = "/assets/swagger"
+_STATUS_ERRORS: dict[int, type[errors.KBError]] = {
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    413: errors.PayloadTooLarge,
+    415: errors.UnsupportedMediaType,
+}
+_DOCUMENTED = {
+    400: "The input is wrong; the message names the field",
+    403: "Not allowed",
+    404: "There is no such thing",
+    409: "Refused",
+    413: "Too large",
+    415: "Not a kind of body that this route takes",
+    500: "Unexpected; logged under the id that is given",
+    503: "Busy, or a plugin has failed",
+}
+
+
+def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifespan: Any = None) -> ASGIApp:
+    """The application over an open knowledge base."""
+    system = SystemService(kb, instance)
+    app = Litestar(
+        route_handlers=[
+            Router("/api/v1", route_handlers=[*_documented(handlers), *_plugin_handlers(kb)]),
+            *_pages(),
+            *([mcp] if mcp else []),  # type: ignore[list-item]
+        ],
+        dependencies={
+            "actor": Provide(_actor, sync_to_thread=False),
+            "system": Provide(lambda: system, sync_to_thread=False),
+            **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
+        },
+        plugins=[PydanticPlugin(validate_strict=True)],
+        exception_handlers={Exception: render_error},
+        before_request=_check_request,
+        request_max_body_size=max(kb.settings.host.max_body_bytes, kb.settings.host.max_file_bytes + 1_000_000),
+        openapi_config=_openapi(),
+        lifespan=lifespan,
+        logging_config=None,
+        debug=False,
+    )
+    return Edge(app, kb.settings.host.allowed_hosts)
+
+
+def _actor() -> Actor:
+    return Actor()
+
+
+def _service(kb: KB, name: str) -> Callable[[], Any]:
+    return lambda: kb.services[name]
+
+
+def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
+    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest goes on."""
+    mounted: list[HTTPRouteHandler] = []
+    claimed = dict.fromkeys(_paths(handlers), "host")
+    for name, routes in kb.plugins.routes.items():
+        plugin = kb.plugins.routes.plugin_of(name)
+        try:
+            target = resolve(routes.target)
+            found = _documented(target(kb.plugins) if routes.build else target)
+            paths = _paths(found)
+            for method, path in sorted(paths):
+                if (method, path) in claimed:
+                    raise errors.PluginFailed(
+                        f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}"
+                    )
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            kb.plugins.fail(plugin, error)
+            continue
+        claimed |= dict.fromkeys(paths, plugin)
+        mounted += found
+    return mounted
+
+
+def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
+    return {(str(method), path) for handler in found for path in handler.paths for method in handler.http_methods}
+
+
+def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """The handlers, with the errors that any route may answer in their OpenAPI description."""
+    items = [found] if isinstance(found, BaseRouteHandler) else list(found)
+    for handler in items:
+        model = ERROR_MODELS[handler.opt.get("errors", "flat")]
+        common = {status: Answer(model, words) for status, words in _DOCUMENTED.items()}
+        handler.responses = {**common, **(handler.responses or {})}
+    return items
+
+
+def _pages() -> list[Any]:
+    @get("/", include_in_schema=False, sync_to_thread=False)
+    def root() -> Redirect:
+        return Redirect("/schema/swagger")
+
+    @get("/docs", include_in_schema=False, sync_to_thread=False)
+    def docs() -> Redirect:
+        return Redirect("/schema/swagger")
+
+    spec = importlib.util.find_spec("swagger_ui")
+    folder = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "static"
+    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False)
+    return [root, docs, assets]
+
+
+def _openapi() -> OpenAPIConfig:
+    swagger = SwaggerRenderPlugin(
+        js_url=f"{_ASSETS}/swagger-ui-bundle.js",
+        css_url=f"{_ASSETS}/swagger-ui.css",
+        standalone_preset_js_url=f"{_ASSETS}/swagger-ui-standalone-preset.js",
+        favicon=f"<link rel='icon' href='{_ASSETS}/favicon-32x32.png'>",
+    )
+    return OpenAPIConfig(title="kb", version=__version__, path="/schema", render_plugins=[swagger, JsonRenderPlugin()])
+
+
+# Requests
+
+
+def _check_request(request: Request[Any, Any, Any]) -> None:
+    """What is wrong with a request whatever its route."""
+    try:
+        query = unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        raise errors.InvalidInput("query: must be valid UTF-8", field="query") from None
+    if "\x00" in query:
+        raise errors.InvalidInput("query: must not contain NUL", field="query")
+    expected = request.route_handler.opt.get("body", "json")
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if expected == "bytes" or request.method in {"GET", "HEAD", "DELETE"} or not has_body:
+        return
+    content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    wanted = {"json": "application/json", "multipart": "multipart/form-data"}[expected]
+    if content_type != wanted:
+        # A page elsewhere can make a browser post text/plain or a form without asking; JSON it cannot.
+        raise errors.UnsupportedMediaType(f"content-type: must be {wanted}", field="content-type")
+
+
+class Edge:
+    """Around the application: who may reach it, a request id, and one line in the log per request."""
+
+    def __init__(self, app: Litestar, allowed_hosts: list[str]) -> None:
+        self.app = app
+        self._allowed = {host.lower() for host in allowed_hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = uuid.uuid4().hex[:16]
+        scope["state"] = {**scope.get("state", {}), "request_id": request_id}
+        started = time.perf_counter()
+        status = 500
+
+        async def send_marked(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        refusal = self._refusal(dict(scope["headers"]))
+        if refusal is not None:
+            body = json.dumps(refusal.flat()).encode()
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
+            await send_marked({"type": "http.response.body", "body": body})
+        else:
+            await self.app(scope, receive, send_marked)
+        log.info(
+            "%s %s %s",
+            scope["method"],
+            scope["path"],
+            status,
+            extra={
+                "request_id": request_id,
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round((time.perf_counter() - started) * 1000, 1),
+            },
+        )
+
+    def _refusal(self, headers: dict[bytes, bytes]) -> errors.KBError | None:
+        """A page that reached this port by a name of its own (DNS rebinding), or that posts from elsewhere, is refused."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._is_allowed(host):
+            return errors.Forbidden(
+                f"the Host header {host!r} is not one of this engine's names", hint="add the name to KB_ALLOWED_HOSTS"
+            )
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and not self._is_allowed(urlsplit(origin).netloc):
+            return errors.Forbidden(f"requests from {origin!r} are not allowed")
+        return None
+
+    def _is_allowed(self, netloc: str) -> bool:
+        try:
+            name = urlsplit(f"//{netloc}").hostname or ""
+        except ValueError:
+            return False
+        if name == "localhost" or name in self._allowed:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+# Errors
+
+
+def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """The one place where an exception becomes an HTTP answer, in the route's dialect."""
+    found = _translate(error)
+    if found is None:
+        request_id = request.scope.get("state", {}).get("request_id", "")
+        log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
+        found = errors.InternalError(f"something went wrong; it was logged as {request_id}", id=request_id)
+    handler = request.scope.get("route_handler")
+    dialect = handler.opt.get("errors", "flat") if handler else "flat"
+    body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
+    headers = {"Retry-After": "1"} if found.http_status in (429, 503) else {}
+    return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
+
+
+def _translate(error: Exception) -> errors.KBError | None:
+    if isinstance(error, errors.KBError):
+        return error
+    if isinstance(error, ValidationError):
+        return invalid(error)
+    if isinstance(error, ValidationException):
+        return _invalid_parameter(error)
+    if isinstance(error, HTTPException):
+        kind = _STATUS_ERRORS.get(error.status_code)
+        if kind is None and error.status_code >= 500:
+            return None
+        return (kind or errors.InvalidInput)(str(error.detail) or "the request cannot be understood")
+    if isinstance(error, UnicodeDecodeError | RecursionError) and _raised_while_parsing(error):
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else "must be valid UTF-8"
+        return errors.InvalidInput(f"body: {reason}", field="body")
+    return None
+
+
+def _invalid_parameter(error: ValidationException) -> errors.InvalidInput:
+    extra: list[Any] = error.extra if isinstance(error.extra, list) else []
+    first = extra[0] if extra and isinstance(extra[0], dict) else {}
+    field = str(first.get("key") or "body")
+    return errors.InvalidInput(f"{field}: {in_words(str(first.get('message') or error.detail))}", field=field)
+
+
+def _raised_while_parsing(error: Exception) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("litestar._kwargs"):
+            return True
+        trace = trace.tb_next
+    return False

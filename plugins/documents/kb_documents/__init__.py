@@ -1,0 +1,1 @@
+"""Documents: notes and files in, listed, shown, tagged, removed."""

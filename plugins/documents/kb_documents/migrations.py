@@ -1,0 +1,10 @@
+"""The documents plugin's own tables."""
+
+from __future__ import annotations
+
+from kb_documents.tables import metadata
+from kb_framework.store.store import Tx
+
+
+def create_uploads(tx: Tx) -> None:
+    metadata.create_all(tx.connection)

@@ -1,0 +1,166 @@
+"""What the documents routes take and give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from kb_framework.validation import Body, JsonObject, Tag, Text
+
+Trust = Literal["primary", "secondary", "generated"]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+Title = Annotated[Text, Field(max_length=1000), AfterValidator(_not_blank)]
+DocType = Annotated[Text, Field(min_length=1, max_length=64), AfterValidator(_not_blank)]
+Lang = Annotated[Text, Field(min_length=2, max_length=35)]
+
+
+class NoteIn(Body):
+    text: Annotated[Text, Field(max_length=10_000_000), AfterValidator(_not_blank)]
+    title: Title | None = None
+    tags: list[Tag] = []
+    doc_type: DocType = "note"
+    metadata: JsonObject = {}
+    lang: Lang | None = None
+    trust: Trust = "primary"
+
+
+class FileFields(Body):
+    """What comes beside an uploaded file."""
+
+    tags: list[Tag] = []
+    doc_type: DocType = "document"
+    title: Title | None = None
+    path: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
+    metadata: JsonObject = {}
+    lang: Lang | None = None
+    trust: Trust = "primary"
+
+
+class UploadIn(FileFields):
+    filename: Annotated[Text, Field(min_length=1, max_length=1024)]
+
+
+class TagsIn(Body):
+    tags: list[Tag]
+
+
+class TagRename(Body):
+    old: Tag
+    new: Tag
+
+
+class TagMerge(Body):
+    tags: Annotated[list[Tag], Field(min_length=1)]
+    into: Tag
+
+
+class DocumentPatch(Body):
+    title: Title | None = None
+    doc_type: DocType | None = None
+    metadata: JsonObject | None = None
+    trust: Trust | None = None
+
+
+class Document(BaseModel):
+    id: int
+    doc_type: str
+    title: str
+    path: str | None
+    media: str
+    lang: str | None
+    trust: str
+    tags: list[str]
+    metadata: dict[str, Any]
+    chunk_count: int
+    content_hash: str
+    bytes: int
+    created_at: str
+    updated_at: str
+    indexed_at: str | None
+
+
+class Job(BaseModel):
+    id: int
+    uuid: str
+    job_type: str
+    status: str
+    filename: str | None
+    document_id: int | None
+    error: str | None
+    matched: int | None
+    succeeded: int | None
+    failed: int | None
+    user_id: str
+    created_at: str
+    finished_at: str | None
+
+
+class Chunk(BaseModel):
+    id: str
+    job_id: str
+    chunk_index: int
+    content: str
+    content_hash: str
+    metadata: dict[str, Any]
+    created_at: str
+
+
+class Added(BaseModel):
+    document: Document
+    job: Job
+    duplicate: bool = False
+
+
+class PageMeta(BaseModel):
+    page: int
+    per_page: int
+    total: int
+    total_pages: int
+
+
+class DocumentPage(BaseModel):
+    data: list[Document]
+    meta: PageMeta
+
+
+class JobPage(BaseModel):
+    data: list[Job]
+    meta: PageMeta
+
+
+class TagCount(BaseModel):
+    tag: str
+    count: int
+
+
+class TagPage(BaseModel):
+    data: list[TagCount]
+    meta: PageMeta
+
+
+class ChunkList(BaseModel):
+    data: list[Chunk]
+
+
+class Changed(BaseModel):
+    """How many documents a tag operation changed, and which it could not."""
+
+    matched: int
+    succeeded: int
+    failed: int
+    errors: list[dict[str, Any]]
+
+
+class Upload(BaseModel):
+    upload_id: str
+    received: int
+    max_bytes: int
+    expires_at: str

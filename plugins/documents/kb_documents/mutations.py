@@ -1,0 +1,64 @@
+"""What can be done to documents, one or many at once; the host's pipeline does the rest."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from pydantic import Field, model_validator
+
+from kb_documents.models import DocType, Title, Trust
+from kb_framework.store.documents import add_tags, delete_documents, remove_tags, touch
+from kb_framework.store.store import Tx
+from kb_framework.validation import Body, JsonObject, Tag
+
+
+class Delete(Body):
+    """Delete documents for good."""
+
+    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+        delete_documents(tx, documents)
+
+
+class ChangeTags(Body):
+    """Add and remove tags."""
+
+    add: Annotated[list[Tag] | None, Field(description="Tags to add to every selected document.")] = None
+    remove: Annotated[list[Tag] | None, Field(description="Tags to remove from every selected document.")] = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ChangeTags:
+        if not self.add and not self.remove:
+            raise ValueError("give tags to add or to remove")
+        both = sorted(set(self.add or ()) & set(self.remove or ()))
+        if both:
+            raise ValueError(f"{both[0]!r} is both added and removed")
+        return self
+
+    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+        remove_tags(tx, documents, self.remove or ())
+        add_tags(tx, documents, self.add or ())
+        touch(tx, documents)
+
+
+class SetTags(Body):
+    """Replace all tags."""
+
+    new_tags: Annotated[list[Tag], Field(description="The tags that replace all others; [] clears. `tags` selects.")]
+
+    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+        remove_tags(tx, documents, None)
+        add_tags(tx, documents, self.new_tags)
+        touch(tx, documents)
+
+
+class Update(Body):
+    """Change fields of a document; absent ones stay."""
+
+    title: Title | None = None
+    doc_type: DocType | None = None
+    metadata: JsonObject | None = None
+    trust: Trust | None = None
+
+    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+        touch(tx, documents, **self.model_dump(exclude_none=True))

@@ -1,0 +1,129 @@
+"""The entry point of the documents plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kb_framework import api, hookimpl
+
+
+@hookimpl
+def kb_migrations() -> list[api.Migration]:
+    return [api.Migration(1, "uploads", "kb_documents.migrations:create_uploads")]
+
+
+@hookimpl
+def kb_services() -> list[api.Service]:
+    return [
+        api.Service("documents", "kb_documents.service:DocumentsService"),
+        api.Service("uploads", "kb_documents.uploads:UploadsService"),
+    ]
+
+
+@hookimpl
+def kb_routes() -> list[api.Routes]:
+    return [api.Routes("documents", "kb_documents.routes:handlers")]
+
+
+@hookimpl
+def kb_capabilities() -> Mapping[str, bool]:
+    return {"notes": True, "uploads": True}
+
+
+@hookimpl
+def kb_mutation_kinds() -> list[api.MutationKind]:
+    return [
+        api.MutationKind(
+            "delete",
+            "kb_documents.mutations:Delete",
+            verb="delete",
+            help="Delete documents for good.",
+            destructive=True,
+            command="bulk-remove",
+        ),
+        api.MutationKind(
+            "tags",
+            "kb_documents.mutations:ChangeTags",
+            verb="change the tags of",
+            help="Add and remove tags.",
+            command="bulk-tag",
+        ),
+        api.MutationKind(
+            "set_tags",
+            "kb_documents.mutations:SetTags",
+            verb="replace the tags of",
+            help="Replace all tags.",
+            destructive=True,
+        ),
+        api.MutationKind(
+            "update", "kb_documents.mutations:Update", verb="change", help="Change fields of a document.", bulk=False
+        ),
+    ]
+
+
+@hookimpl
+def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
+    if result.kind == "delete":
+        services["documents"].remove_files()
+
+
+@hookimpl
+def kb_extractors() -> list[api.Extractor]:
+    return [
+        api.Extractor(
+            "markdown", "kb_documents.extract:markdown", media="markdown", suffixes=(".md", ".markdown", ".mdx", ".mkd")
+        ),
+        api.Extractor("text", "kb_documents.extract:plain_text", media="text", suffixes=(".txt", ".text", ".log", "")),
+    ]
+
+
+@hookimpl
+def kb_chunkers() -> list[api.Chunker]:
+    return [api.Chunker("structure", "kb_documents.chunk:by_structure")]
+
+
+@hookimpl
+def kb_commands() -> list[api.Command]:
+    def command(name: str, function: str, help: str) -> api.Command:
+        return api.Command(name, f"kb_documents.commands:{function}", help=help, group="Documents")
+
+    return [
+        command("add", "add", "Add files and folders."),
+        command("note", "note", "Add a note."),
+        command("list", "list_documents", "List documents."),
+        command("show", "show", "Show a document, or its text."),
+        command("remove", "remove", "Delete documents by id."),
+        command("tag", "tag", "Add, remove or replace the tags of a document."),
+        command("tags", "tags", "List tags with their counts."),
+        command("tags rename", "rename_tag", "Rename a tag everywhere."),
+        command("tags merge", "merge_tags", "Merge tags into one."),
+        command("jobs", "jobs", "List jobs: what was ingested or changed, and how it went."),
+        command("jobs show", "show_job", "Show one job with its errors."),
+    ]
+
+
+@hookimpl
+def kb_tools() -> list[api.Tool]:
+    def tool(name: str, function: str, title: str, profile: api.Profile, **hints: bool) -> api.Tool:
+        return api.Tool(name, f"kb_documents.tools:{function}", title, profile, **hints)
+
+    return [
+        tool("kb_addnote", "add_note", "Add a note", "write"),
+        tool("kb_upload_start", "upload_start", "Start a file upload", "write"),
+        tool("kb_upload_append", "upload_append", "Send a part of a file", "write"),
+        tool("kb_upload_finish", "upload_finish", "Finish a file upload", "write"),
+        tool("kb_get_document", "get_document", "Get a document", "read", read_only=True, idempotent=True),
+        tool("kb_list_documents", "list_documents", "List documents", "read", read_only=True, idempotent=True),
+        tool("kb_tags", "tags", "List tags", "read", read_only=True, idempotent=True),
+    ]
+
+
+@hookimpl
+def kb_client_methods() -> list[api.ClientMethod]:
+    names = (
+        "add_note add_file list_documents get_document get_document_chunks get_file "
+        "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
+        "list_jobs get_job start_upload append_upload finish_upload"
+    )
+    return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]

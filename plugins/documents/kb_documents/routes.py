@@ -1,0 +1,230 @@
+"""HTTP: documents, notes, tags, jobs, uploads."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from typing import Annotated
+from uuid import UUID
+
+from litestar import Response, delete, get, patch, post, put
+from litestar.datastructures import UploadFile
+from litestar.enums import RequestEncodingType
+from litestar.params import Body, Parameter
+from litestar.response import File
+from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED
+from pydantic import BaseModel, ConfigDict
+
+from kb_documents import models
+from kb_documents.service import DocumentsService, Page
+from kb_documents.uploads import UploadsService
+from kb_framework.api import Actor
+from kb_framework.bootstrap import split_list
+from kb_framework.errors import InvalidInput
+from kb_framework.http import Answer, DocumentId, PageNumber, PerPage, QueryText, TagList, upload_bytes
+from kb_framework.validation import clean_tag, validate
+
+
+class FileUpload(BaseModel):
+    """A file with what to know about it; lists are comma-separated or repeated, metadata is a JSON object."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    file: UploadFile
+    tags: list[str] | str | None = None
+    doc_type: str | None = None
+    title: str | None = None
+    path: str | None = None
+    metadata: str | None = None
+    lang: str | None = None
+    trust: str | None = None
+
+    def fields(self) -> models.FileFields:
+        values = self.model_dump(exclude={"file"}, exclude_none=True)
+        if "tags" in values:
+            given = values["tags"]
+            values["tags"] = [tag for part in ([given] if isinstance(given, str) else given) for tag in split_list(part)]
+        if "metadata" in values:
+            try:
+                values["metadata"] = json.loads(values["metadata"])
+            except ValueError:
+                raise InvalidInput("metadata: must be a JSON object", field="metadata") from None
+        return validate(models.FileFields, values)
+
+
+def _answer(added: models.Added) -> Response[models.Added]:
+    return Response(added, status_code=HTTP_200_OK if added.duplicate else HTTP_201_CREATED)
+
+
+ALREADY_THERE = {200: Answer(models.Added, "The content is already there: the existing document")}
+
+
+@post("/notes", sync_to_thread=True, responses=ALREADY_THERE)
+def add_note(data: models.NoteIn, documents: DocumentsService, actor: Actor) -> Response[models.Added]:
+    """Add a note."""
+    return _answer(documents.add_note(data, actor))
+
+
+@post("/documents", sync_to_thread=True, responses=ALREADY_THERE, opt={"body": "multipart"})
+def add_document(
+    data: Annotated[FileUpload, Body(media_type=RequestEncodingType.MULTI_PART)],
+    documents: DocumentsService,
+    actor: Actor,
+) -> Response[models.Added]:
+    """Add a file."""
+    content, filename = upload_bytes(data.file)
+    return _answer(documents.add_file(content, filename, data.fields(), actor))
+
+
+@get("/documents", sync_to_thread=True)
+def list_documents(
+    documents: DocumentsService,
+    actor: Actor,
+    tags: TagList = None,
+    doc_type: QueryText = None,
+    q: QueryText = None,
+    page: PageNumber = 1,
+    per_page: PerPage = 20,
+    sort: Annotated[str, Parameter(description="A field, with - for descending.")] = "id",
+) -> models.DocumentPage:
+    """List documents; `tags` keeps those that have all of them."""
+    try:
+        wanted = [clean_tag(tag) for part in tags or () for tag in split_list(part)]
+    except ValueError as error:
+        raise InvalidInput(f"tags: {error}", field="tags") from None
+    data, meta = documents.list(actor, Page(page, per_page), wanted, doc_type, q, sort)
+    return models.DocumentPage(data=data, meta=meta)
+
+
+@get("/documents/{document_id:int}", sync_to_thread=True)
+def get_document(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.Document:
+    """One document."""
+    return documents.get(document_id, actor)
+
+
+@get("/documents/{document_id:int}/chunks", sync_to_thread=True)
+def get_chunks(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.ChunkList:
+    """A document's chunks, in order."""
+    return models.ChunkList.model_validate({"data": documents.chunks(document_id, actor)})
+
+
+@get("/documents/{document_id:int}/file", sync_to_thread=True, media_type="application/octet-stream")
+def get_file(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> File:
+    """The stored file, as it came."""
+    path, name = documents.file(document_id, actor)
+    # Always a download, never rendered: a stored page must not run in this origin.
+    return File(
+        path,
+        filename=name,
+        content_disposition_type="attachment",
+        media_type=mimetypes.guess_type(name)[0] or "application/octet-stream",
+        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"},
+    )
+
+
+@delete("/documents/{document_id:int}", sync_to_thread=True)
+def delete_document(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> None:
+    """Delete a document for good."""
+    documents.delete(document_id, actor)
+
+
+@put("/documents/{document_id:int}/tags", sync_to_thread=True)
+def set_tags(
+    document_id: DocumentId, data: models.TagsIn, documents: DocumentsService, actor: Actor
+) -> models.Document:
+    """Replace a document's tags."""
+    return documents.set_tags(document_id, data.tags, actor)
+
+
+@patch("/documents/{document_id:int}", sync_to_thread=True)
+def patch_document(
+    document_id: DocumentId, data: models.DocumentPatch, documents: DocumentsService, actor: Actor
+) -> models.Document:
+    """Change a document's title, doc_type, metadata (as a whole) or trust."""
+    return documents.update(document_id, data, actor)
+
+
+@get("/tags", sync_to_thread=True)
+def list_tags(
+    documents: DocumentsService, actor: Actor, page: PageNumber = 1, per_page: PerPage = 20
+) -> models.TagPage:
+    """Tags with how many documents have each, most used first."""
+    data, meta = documents.tags(actor, Page(page, per_page))
+    return models.TagPage.model_validate({"data": data, "meta": meta})
+
+
+@post("/tags/rename", sync_to_thread=True, status_code=HTTP_200_OK)
+def rename_tag(data: models.TagRename, documents: DocumentsService, actor: Actor) -> models.Changed:
+    """Rename a tag everywhere; a name in use is refused."""
+    return documents.rename_tag(data.old, data.new, actor)
+
+
+@post("/tags/merge", sync_to_thread=True, status_code=HTTP_200_OK)
+def merge_tags(data: models.TagMerge, documents: DocumentsService, actor: Actor) -> models.Changed:
+    """Replace several tags by one."""
+    return documents.merge_tags(data.tags, data.into, actor)
+
+
+@get("/jobs", sync_to_thread=True)
+def list_jobs(
+    documents: DocumentsService,
+    actor: Actor,
+    job_type: QueryText = None,
+    status: QueryText = None,
+    page: PageNumber = 1,
+    per_page: PerPage = 20,
+) -> models.JobPage:
+    """Jobs, newest first."""
+    data, meta = documents.jobs(actor, Page(page, per_page), job_type, status)
+    return models.JobPage(data=data, meta=meta)
+
+
+@get("/jobs/{job_id:int}", sync_to_thread=True)
+def get_job(job_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.Job:
+    """One job."""
+    return documents.job(job_id, actor)
+
+
+@post("/uploads", sync_to_thread=True)
+def start_upload(data: models.UploadIn, uploads: UploadsService, actor: Actor) -> models.Upload:
+    """Begin an upload in parts."""
+    return uploads.start(data, actor)
+
+
+@put("/uploads/{upload_id:uuid}", sync_to_thread=True, opt={"body": "bytes"})
+def append_upload(
+    upload_id: UUID,
+    body: bytes,
+    uploads: UploadsService,
+    actor: Actor,
+    offset: Annotated[int, Parameter(ge=0, le=2**62, description="Where this part begins.")] = 0,
+) -> models.Upload:
+    """Send a part as the request's body; parts follow each other."""
+    return uploads.append(str(upload_id), offset, body, actor)
+
+
+@post("/uploads/{upload_id:uuid}/finish", sync_to_thread=True, responses=ALREADY_THERE)
+def finish_upload(upload_id: UUID, uploads: UploadsService, actor: Actor) -> Response[models.Added]:
+    """Make a document of the uploaded parts."""
+    return _answer(uploads.finish(str(upload_id), actor))
+
+
+handlers = [
+    add_note,
+    add_document,
+    list_documents,
+    get_document,
+    get_chunks,
+    get_file,
+    delete_document,
+    set_tags,
+    patch_document,
+    list_tags,
+    rename_tag,
+    merge_tags,
+    list_jobs,
+    get_job,
+    start_upload,
+    append_upload,
+    finish_upload,
+]

@@ -1,0 +1,239 @@
+"""The work of the documents plugin, free of any edge."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_documents.ingest import Incoming, Ingest
+from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFields, Job, NoteIn, PageMeta
+from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
+from kb_framework.api import Actor, MutationResult
+from kb_framework.embedding import Embedding
+from kb_framework.errors import Conflict, InvalidInput, MutationRefused, NotFound
+from kb_framework.files import Files
+from kb_framework.mutation import Mutation
+from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
+from kb_framework.store.documents import has_all_tags
+from kb_framework.store.jobs import select_jobs
+from kb_framework.store.sql import among
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+
+log = logging.getLogger("kb.documents")
+
+SORTS = ("id", "title", "created_at", "updated_at", "bytes", "doc_type")
+_SWEEP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    number: int = 1
+    per_page: int = 20
+
+    def meta(self, total: int) -> PageMeta:
+        return PageMeta(page=self.number, per_page=self.per_page, total=total, total_pages=-(-total // self.per_page))
+
+
+class DocumentsService:
+    def __init__(
+        self,
+        store: Store,
+        files: Files,
+        plugins: Plugins,
+        mutation: Mutation,
+        embedding: Embedding,
+        host_settings: HostSettings,
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._mutation = mutation
+        self._ingest = Ingest(store, files, plugins, embedding, host_settings)
+        self.remove_files()
+
+    # In
+
+    def add_note(self, note: NoteIn, actor: Actor) -> Added:
+        data = note.text.encode()
+        return self._added(self._ingest.add(Incoming(data, "note.md", note, is_note=True), actor), actor)
+
+    def add_file(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Added:
+        return self._added(self._ingest.add(Incoming(data, filename, fields), actor), actor)
+
+    def _added(self, outcome: tuple[int, int, bool], actor: Actor) -> Added:
+        document_id, job_id, duplicate = outcome
+        return Added(document=self.get(document_id, actor), job=self.job(job_id, actor), duplicate=duplicate)
+
+    # Out
+
+    def get(self, document_id: int, actor: Actor) -> Document:
+        with self._store.read(actor.organization_id) as tx:
+            found = self._documents(tx, sa.select(documents).where(documents.c.id == document_id))
+        if not found:
+            raise NotFound(f"there is no document {document_id}", document_id=document_id)
+        return found[0]
+
+    def list(
+        self,
+        actor: Actor,
+        page: Page,
+        tags: Sequence[str] = (),
+        doc_type: str | None = None,
+        q: str | None = None,
+        sort: str = "id",
+    ) -> tuple[list[Document], PageMeta]:
+        column = sort.removeprefix("-")
+        if column not in SORTS:
+            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}, with - for descending", field="sort")
+        conditions = [has_all_tags(tags)] if tags else []
+        if doc_type is not None:
+            conditions.append(documents.c.doc_type == doc_type)
+        if q:
+            conditions.append(
+                documents.c.title.icontains(q, autoescape=True) | documents.c.path.icontains(q, autoescape=True)
+            )
+        order = [documents.c[column].desc() if sort.startswith("-") else documents.c[column], documents.c.id]
+        with self._store.read(actor.organization_id) as tx:
+            count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
+            query = sa.select(documents).where(*conditions).order_by(*order)
+            found = self._documents(tx, _paged(query, page))
+            return found, page.meta(tx.scalar(count))
+
+    def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
+        self.get(document_id, actor)
+        names = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")
+        query = sa.select(*(chunks.c[name] for name in names)).where(chunks.c.document_id == document_id)
+        with self._store.read(actor.organization_id) as tx:
+            return [dict(row) for row in tx.rows(query.where(tx.owns(chunks)).order_by(chunks.c.chunk_index))]
+
+    def file(self, document_id: int, actor: Actor) -> tuple[Path, str]:
+        """Where a document's stored file is, and the name to offer it under."""
+        with self._store.read(actor.organization_id) as tx:
+            query = sa.select(documents.c.file, documents.c.path, documents.c.media)
+            row = tx.execute(query.where(tx.owns(documents), documents.c.id == document_id)).first()
+        if row is None or row.file is None or not self._files.path(row.file).is_file():
+            raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
+        name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
+        return self._files.path(row.file), name
+
+    def _documents(self, tx: Tx, query: sa.Select[Any]) -> list[Document]:
+        rows = tx.rows(query.where(tx.owns(documents)))
+        tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
+        links = sa.select(document_tags.c.document_id, document_tags.c.tag)
+        for number, tag in tx.execute(
+            links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)
+        ):
+            tags[number].append(tag)
+        return [Document.model_validate({**row, "tags": tags[row["id"]]}) for row in rows]
+
+    # Changes: each is a plan of one for the host's pipeline
+
+    def delete(self, document_id: int, actor: Actor) -> None:
+        self._change_one("delete", Delete(), document_id, actor)
+
+    def set_tags(self, document_id: int, tags: list[str], actor: Actor) -> Document:
+        self._change_one("set_tags", SetTags(new_tags=tags), document_id, actor)
+        return self.get(document_id, actor)
+
+    def update(self, document_id: int, patch: DocumentPatch, actor: Actor) -> Document:
+        fields = patch.model_dump(exclude_none=True)
+        if not fields:
+            raise InvalidInput("give at least one of title, doc_type, metadata, trust", field="body")
+        self._change_one("update", Update(**fields), document_id, actor)
+        return self.get(document_id, actor)
+
+    def _change_one(self, kind: str, operation: Any, document_id: int, actor: Actor) -> None:
+        result = self._mutation.run(kind, operation, documents.c.id == document_id, actor)
+        if not result.matched:
+            raise NotFound(f"there is no document {document_id}", document_id=document_id)
+        if result.failed:
+            raise MutationRefused(result.errors[0]["error"], document_id=document_id)
+
+    # Tags
+
+    def tags(self, actor: Actor, page: Page) -> tuple[list[dict[str, Any]], PageMeta]:
+        count = sa.func.count()
+        with self._store.read(actor.organization_id) as tx:
+            grouped = sa.select(document_tags.c.tag, count.label("count")).where(tx.owns(document_tags))
+            grouped = grouped.group_by(document_tags.c.tag)
+            total = tx.scalar(sa.select(count).select_from(grouped.subquery()))
+            rows = tx.rows(_paged(grouped.order_by(count.desc(), document_tags.c.tag), page))
+        return [dict(row) for row in rows], page.meta(total)
+
+    def rename_tag(self, old: str, new: str, actor: Actor) -> Changed:
+        with self._store.read(actor.organization_id) as tx:
+            taken = tx.scalar(sa.select(document_tags.c.tag).where(tx.owns(document_tags), document_tags.c.tag == new))
+        if taken is not None:
+            raise Conflict(f"the tag {new!r} is in use", hint="merge the tags instead", field="new")
+        return self.merge_tags([old], new, actor)
+
+    def merge_tags(self, tags: list[str], into: str, actor: Actor) -> Changed:
+        """Give every document that has one of the tags the one tag instead."""
+        old = [tag for tag in tags if tag != into]
+        if not old:
+            raise InvalidInput("tags: nothing to merge", field="tags")
+        having = sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, old))
+        result = self._mutation.run("tags", ChangeTags(add=[into], remove=old), documents.c.id.in_(having), actor)
+        if not result.matched:
+            raise NotFound(f"no document has the tag {old[0]!r}" if len(old) == 1 else "no document has any of the tags")
+        return _changed(result)
+
+    # Jobs
+
+    def jobs(
+        self, actor: Actor, page: Page, job_type: str | None = None, status: str | None = None
+    ) -> tuple[list[Job], PageMeta]:
+        with self._store.read(actor.organization_id) as tx:
+            found = select_jobs(tx).subquery()
+            conditions = [found.c[name] == value for name, value in (("job_type", job_type), ("status", status)) if value]
+            total = tx.scalar(sa.select(sa.func.count()).select_from(found).where(*conditions))
+            query = sa.select(found).where(*conditions).order_by(found.c.id.desc())
+            rows = tx.rows(_paged(query, page))
+        return [Job.model_validate(row) for row in rows], page.meta(total)
+
+    def job(self, job_id: int, actor: Actor) -> Job:
+        with self._store.read(actor.organization_id) as tx:
+            found = select_jobs(tx).subquery()
+            rows = tx.rows(sa.select(found).where(found.c.id == job_id))
+        if not rows:
+            raise NotFound(f"there is no job {job_id}", job_id=job_id)
+        return Job.model_validate(rows[0])
+
+    # Files of deleted documents
+
+    def remove_files(self) -> None:
+        """Delete the files that no document refers to any more. What fails is logged and tried again at the next start."""
+        with self._store.read() as tx:
+            waiting = list(tx.connection.scalars(sa.select(file_removals.c.key)))
+        for keys in _batches(waiting, _SWEEP):
+            # Under the write lock: a file that is just being added again is either seen here or published after this.
+            with self._store.write() as tx:
+                used = set(tx.connection.scalars(sa.select(documents.c.file).where(among(documents.c.file, keys))))
+                done = [key for key in keys if key in used or self._remove_file(key)]
+                tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, done)))
+
+    def _remove_file(self, key: str) -> bool:
+        try:
+            self._files.remove(key)
+        except OSError as error:
+            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, error.strerror)
+            return False
+        return True
+
+
+def _paged(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
+    return query.limit(page.per_page).offset((page.number - 1) * page.per_page)
+
+
+def _changed(result: MutationResult) -> Changed:
+    return Changed(matched=result.matched, succeeded=result.succeeded, failed=result.failed, errors=result.errors)
+
+
+def _batches(items: list[str], size: int) -> Iterator[list[str]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

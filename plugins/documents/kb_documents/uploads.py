@@ -1,0 +1,94 @@
+"""Uploads in parts, for clients that cannot send a file in one request."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from kb_documents.models import Added, FileFields, Upload, UploadIn
+from kb_documents.service import DocumentsService
+from kb_documents.tables import uploads
+from kb_framework.api import Actor
+from kb_framework.errors import InvalidInput, NotFound, PayloadTooLarge
+from kb_framework.settings import HostSettings
+from kb_framework.store.store import Store
+from kb_framework.store.tables import now
+
+_LIFETIME = timedelta(hours=1)
+
+
+class UploadsService:
+    """An upload's parts are collected in a file of its own until it is finished, or too old."""
+
+    def __init__(self, store: Store, documents: DocumentsService, host_settings: HostSettings) -> None:
+        self._store = store
+        self._documents = documents
+        self._folder = host_settings.data_dir / "uploads"
+        self._max_bytes = host_settings.max_file_bytes
+
+    def start(self, wanted: UploadIn, actor: Actor) -> Upload:
+        self._forget_old()
+        upload_id = str(uuid.uuid4())
+        expires = (datetime.now(UTC) + _LIFETIME).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        with self._store.write(actor.organization_id) as tx:
+            row = {
+                "id": upload_id,
+                "organization_id": actor.organization_id,
+                "user_id": actor.user_id,
+                "fields": wanted.model_dump(),
+                "created_at": now(),
+                "expires_at": expires,
+            }
+            tx.execute(sa.insert(uploads).values(row))
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._part(upload_id).write_bytes(b"")
+        return Upload(upload_id=upload_id, received=0, max_bytes=self._max_bytes, expires_at=expires)
+
+    def append(self, upload_id: str, offset: int, data: bytes, actor: Actor) -> Upload:
+        """Add a part. `offset` is where it belongs, so that a repeated request cannot add it twice."""
+        wanted, expires = self._find(upload_id, actor)
+        part = self._part(upload_id)
+        received = part.stat().st_size
+        if offset != received:
+            raise InvalidInput(f"offset: {received} bytes have arrived, so the next part begins there", field="offset")
+        if received + len(data) > self._max_bytes:
+            raise PayloadTooLarge(f"{wanted.filename} is larger than {self._max_bytes} bytes (KB_MAX_FILE_BYTES)")
+        with part.open("ab") as file:
+            file.write(data)
+        return Upload(
+            upload_id=upload_id, received=received + len(data), max_bytes=self._max_bytes, expires_at=expires
+        )
+
+    def finish(self, upload_id: str, actor: Actor) -> Added:
+        wanted, _ = self._find(upload_id, actor)
+        data = self._part(upload_id).read_bytes()
+        fields = FileFields(**wanted.model_dump(exclude={"filename"}))
+        added = self._documents.add_file(data, wanted.filename, fields, actor)
+        self._forget([upload_id])
+        return added
+
+    def _part(self, upload_id: str) -> Path:
+        return self._folder / f"{upload_id}.part"
+
+    def _find(self, upload_id: str, actor: Actor) -> tuple[UploadIn, str]:
+        with self._store.read(actor.organization_id) as tx:
+            mine = (tx.owns(uploads), uploads.c.user_id == actor.user_id, uploads.c.expires_at > now())
+            row = tx.execute(sa.select(uploads.c.fields, uploads.c.expires_at).where(uploads.c.id == upload_id, *mine)).first()
+        if row is None or not self._part(upload_id).is_file():
+            raise NotFound(f"there is no upload {upload_id} under way", hint="start one; an upload lasts an hour")
+        return UploadIn(**row.fields), row.expires_at
+
+    def _forget_old(self) -> None:
+        with self._store.read() as tx:
+            old = list(tx.connection.scalars(sa.select(uploads.c.id).where(uploads.c.expires_at <= now())))
+        if old:
+            self._forget(old)
+
+    def _forget(self, upload_ids: list[str]) -> None:
+        with self._store.write() as tx:
+            tx.execute(sa.delete(uploads).where(uploads.c.id.in_(upload_ids)))
+        for upload_id in upload_ids:
+            self._part(upload_id).unlink(missing_ok=True)
