@@ -55,13 +55,3 @@ class Selector:
                 raise InvalidInput(f"there is no selection filter {name!r}", field=name)
             conditions.append(resolve(item.target)(value))
         return sa.and_(*conditions)
-
-    def describe(self, selection: Selection) -> str:
-        """The filters as a person reads them: `tags=[draft,old] type=note`."""
-        words = []
-        for name, value in selection.filters.items():
-            item = self._plugins.filters.get(name)
-            label = (item.flag if item else "").lstrip("-") or name
-            shown = f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
-            words.append(f"{label}={shown}")
-        return " ".join(words)

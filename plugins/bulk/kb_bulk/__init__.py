@@ -1,1 +1,1 @@
-
+"""Bulk: one call, any number of documents, no accident."""

@@ -44,7 +44,17 @@ class ChangeTags(Body):
 class SetTags(Body):
     """Replace all tags."""
 
-    new_tags: Annotated[list[Tag], Field(description="The tags that replace all others; [] clears. `tags` selects.")]
+    new_tags: Annotated[
+        list[Tag],
+        Field(description="The tags that replace all others; [] clears. `tags` selects.", json_schema_extra={"flag": "--set"}),
+    ]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_apart(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("new_tags") is None:
+            raise ValueError("new_tags is required: tags selects; new_tags replaces")
+        return values
 
     def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
         remove_tags(tx, documents, None)

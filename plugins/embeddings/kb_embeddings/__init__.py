@@ -1,1 +1,1 @@
-
+"""Embedding models."""

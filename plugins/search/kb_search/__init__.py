@@ -1,1 +1,1 @@
-
+"""Search: lexical, by meaning, and both together."""

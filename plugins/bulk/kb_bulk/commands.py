@@ -1,0 +1,121 @@
+"""Commands: one per mutation kind. Each shows what it will do and asks, before it does it."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from kb_framework.api import MutationKind, resolve
+from kb_framework.console import Cli
+from kb_framework.csv import CommaListOrNone, CommaNumbersOrNone
+from kb_framework.errors import ConfigInvalid, SafetyThresholdExceeded
+from kb_framework.plugins import Plugins
+
+_SWITCHES = {
+    "force": (["--force", "-f"], "Proceed although the safety threshold is exceeded."),
+    "yes": (["--yes", "-y"], "Do not ask."),
+}
+
+
+def build(plugins: Plugins, name: str) -> Callable[..., int]:
+    kind = next(kind for kind in plugins.kinds if kind.command_name == name)
+    filters = {item.name: item for item in plugins.filters}
+    fields = _operation_flags(kind)
+
+    def command(*, force: bool = False, yes: bool = False, cli: Cli, **given: Any) -> int:
+        return _run(cli, kind, {key: value for key, value in given.items() if value is not None}, force, yes)
+
+    def option(field: str, type_: Any, names: list[str], help: str, default: Any = None) -> inspect.Parameter:
+        annotation = Annotated[type_, Parameter(name=names, help=help, negative=())]
+        return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+    options = [
+        *(
+            option(item.name, _cli_type(_filter_type(item.target)), [item.flag or _flag(item.name)], item.help)
+            for item in filters.values()
+        ),
+        *(option(field, _cli_type(type_), [flag], help) for field, (type_, flag, help) in fields.items()),
+        *(option(field, bool, names, help, False) for field, (names, help) in _SWITCHES.items()),
+    ]
+    cli = inspect.Parameter("cli", inspect.Parameter.KEYWORD_ONLY, annotation=Cli)
+    command.__signature__ = inspect.Signature([*options, cli])  # type: ignore[attr-defined]
+    command.__annotations__ = {item.name: item.annotation for item in [*options, cli]}
+    command.__doc__ = f"{kind.help} Over a selection: filters are combined with AND, and at least one is needed."
+    return command
+
+
+def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: bool) -> int:
+    chosen = {item.name: given[item.name] for item in cli.plugins.filters if item.name in given}
+    if not chosen:
+        flags = ", ".join(item.flag or _flag(item.name) for item in cli.plugins.filters)
+        raise ConfigInvalid(f"no selection: give at least one of {flags}")
+    if not yes:
+        preview = cli.engine.bulk_preview(kind.name, **given)
+        count = preview["matched"]
+        if not count:
+            cli.result(preview, f"no documents match: {describe(cli.plugins, chosen)}")
+            return 0
+        if preview["exceeds"] and not force:
+            raise SafetyThresholdExceeded(
+                f"this would {kind.verb} {count} of {preview['total']} documents ({preview['percent']}%), "
+                f"more than the safety threshold of {preview['threshold']}%",
+                hint="--force proceeds all the same",
+                **{name: preview[name] for name in ("matched", "total", "percent", "threshold")},
+            )
+        cli.say(f"This will {kind.verb} {count} documents matching: {describe(cli.plugins, chosen)}")
+        if not cli.confirm("Proceed?", "--yes"):
+            cli.say("nothing was changed")
+            return 1
+    result = getattr(cli.engine, f"bulk_{kind.name}")(**given, **({"force": True} if force else {}))
+    if not cli.json and not result["matched"]:
+        cli.print(f"no documents match: {describe(cli.plugins, chosen)}")
+        return 0
+    cli.result(result, f"{result['succeeded']} of {result['matched']} documents done, {result['failed']} failed (job {result['job_id']})")
+    for item in [] if cli.json else result["errors"][:20]:
+        cli.say(f"document {item['document_id']}: {item['error']}")
+    return 1 if result["failed"] else 0
+
+
+def describe(plugins: Plugins, chosen: dict[str, Any]) -> str:
+    """The filters as a person reads them: `tags=[draft,old] type=note`."""
+    labels = {item.name: (item.flag.lstrip("-") or item.name) for item in plugins.filters}
+    shown = {key: f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value) for key, value in chosen.items()}
+    order = ("tags", "doc_type")
+    names = sorted(shown, key=lambda key: (order.index(key) if key in order else len(order), key))
+    return " ".join(f"{labels[name]}={shown[name]}" for name in names)
+
+
+def _operation_flags(kind: MutationKind) -> dict[str, tuple[Any, str, str]]:
+    found = {}
+    for field, info in resolve(kind.target).model_fields.items():
+        extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+        found[field] = (info.annotation, str(extra.get("flag") or _flag(field)), info.description or "")
+    return found
+
+
+def _filter_type(target: str) -> Any:
+    return inspect.signature(resolve(target), eval_str=True).parameters["value"].annotation
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _cli_type(annotation: Any) -> Any:
+    """What the command line takes for a body's field: lists are comma-separated."""
+    bare = _bare(annotation)
+    if typing.get_origin(bare) is list:
+        return CommaNumbersOrNone if _bare(typing.get_args(bare)[0]) is int else CommaListOrNone
+    return (bare if bare in (int, float, bool) else str) | None
+
+
+def _bare(annotation: Any) -> Any:
+    """Without `Annotated` and `| None`."""
+    if typing.get_origin(annotation) is Annotated:
+        return _bare(typing.get_args(annotation)[0])
+    parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+    return _bare(parts[0]) if type(None) in typing.get_args(annotation) else annotation

@@ -1,0 +1,79 @@
+"""Bodies made of what plugins contribute: a kind's own fields, every selection filter, and `force`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, create_model
+
+from kb_framework.api import MutationKind, resolve
+from kb_framework.errors import PluginFailed
+from kb_framework.plugins import Plugins
+from kb_framework.selection import Selector
+from kb_framework.validation import Body
+
+FORCE = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
+
+
+def operation_fields(kind: MutationKind) -> dict[str, Any]:
+    return dict(resolve(kind.target).model_fields)
+
+
+def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
+    """The kind's operation, with the filters as further fields: the parsed body is the operation itself."""
+    operation = resolve(kind.target)
+    filters = Selector(plugins).fields()
+    both = sorted(set(operation.model_fields) & set(filters))
+    if both:
+        plugin = plugins.filters.plugin_of(both[0])
+        raise PluginFailed(f"{both[0]!r} is a field of {kind.name!r} and a selection filter of {plugin!r}")
+    name = "Bulk" + kind.name.title().replace("_", "")
+    return create_model(name, __base__=operation, __doc__=kind.help, **filters, force=FORCE)
+
+
+def preview_model(plugins: Plugins) -> type[Any]:
+    """Any kind's body, with the kind's name as `operation`; each kind checks its own fields."""
+    kinds = [kind for kind in plugins.kinds if kind.bulk]
+    fields: dict[str, Any] = {
+        name: (Annotated[info.annotation | None, Field(description=info.description)], None)
+        for kind in kinds
+        for name, info in operation_fields(kind).items()
+    }
+    operation = Literal[tuple(kind.name for kind in kinds)]  # type: ignore[valid-type]
+    return create_model(
+        "BulkPreview", __base__=Body, operation=(operation, ...), **fields, **Selector(plugins).fields(), force=FORCE
+    )
+
+
+class BulkResult(BaseModel):
+    job_id: int
+    status: Literal["done", "partial_failure"]
+    matched: int
+    succeeded: int
+    failed: int
+    errors: list[dict[str, Any]]
+
+
+class SampleDocument(BaseModel):
+    id: int
+    title: str
+    doc_type: str
+
+
+class Preview(BaseModel):
+    operation: str
+    matched: int
+    total: int
+    percent: float
+    threshold: int
+    exceeds: bool
+    sample: list[SampleDocument]
+
+
+class ThresholdError(BaseModel):
+    error: str
+    message: str
+    matched: int
+    total: int
+    percent: float
+    threshold: int

@@ -1,0 +1,40 @@
+"""HTTP: one route per mutation kind, and the preview."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import post
+from litestar.handlers import HTTPRouteHandler
+from litestar.status_codes import HTTP_200_OK
+
+from kb_bulk.models import BulkResult, Preview, ThresholdError, body_model, preview_model
+from kb_bulk.service import BulkService
+from kb_framework.api import Actor, MutationKind
+from kb_framework.http import Answer
+from kb_framework.plugins import Plugins
+
+REFUSED = {409: Answer(ThresholdError, "The safety threshold is exceeded, or a guard refused")}
+
+
+def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
+    return [_preview(plugins), *(_bulk(plugins, kind) for kind in plugins.kinds if kind.bulk)]
+
+
+def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
+    def handler(data: Any, bulk: BulkService, actor: Actor) -> BulkResult:
+        return bulk.run(kind.name, data, actor)
+
+    handler.__name__ = f"bulk_{kind.name}"
+    handler.__doc__ = f"{kind.help} Over a selection: the filters are combined with AND."
+    handler.__annotations__ = {"data": body_model(plugins, kind), "bulk": BulkService, "actor": Actor, "return": BulkResult}
+    return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
+
+
+def _preview(plugins: Plugins) -> HTTPRouteHandler:
+    def bulk_preview(data: Any, bulk: BulkService, actor: Actor) -> Preview:
+        """What an operation would touch, without touching it."""
+        return bulk.preview(data, actor)
+
+    bulk_preview.__annotations__ = {"data": preview_model(plugins), "bulk": BulkService, "actor": Actor, "return": Preview}
+    return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK)(bulk_preview)
