@@ -27,13 +27,11 @@ HELP = """A knowledge base that can be searched, curated and changed in bulk wit
 
 To begin with:
 
-```
 kb quickstart                             a tour with a sample folder
 kb add ~/notes                            add a folder
 kb search "how do we rotate keys"         search it
 kb bulk-remove --tags draft,old           preview, confirm, delete
 kb serve                                  HTTP, MCP and API docs on http://127.0.0.1:8420
-```
 """
 GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Engine")
 _INTERRUPTED = 130
@@ -112,7 +110,11 @@ def _dispatch(argv: list[str], cli: Cli) -> int:
 def build_app(plugins: Plugins, argv: list[str]) -> App:
     """The commands of all plugins; only the one that `argv` names is imported (all of them for shell completion)."""
     app = App(
-        name="kb", help=HELP, version=__version__, help_format="markdown", result_action="return_int_as_exit_code_else_zero"
+        name="kb",
+        help=HELP,
+        version=__version__,
+        help_format="plaintext",
+        result_action="return_int_as_exit_code_else_zero",
     )
     app.register_install_completion_command()
     everything = "--install-completion" in argv
@@ -143,9 +145,7 @@ def _check_command(word: str | None, known: set[str]) -> None:
         raise ConfigInvalid(f"there is no command {word!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def _group(
-    plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, group: Group
-) -> App:
+def _group(plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, group: Group) -> App:
     words = top.help if top else f"Commands: {', '.join(command.name.split(' ')[1] for command in inner)}."
     sub = App(name=name, help=words, group=group)
     if wanted:

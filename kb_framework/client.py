@@ -160,13 +160,19 @@ class HttpTransport:
         try:
             connection.connect()
             connection.sock.settimeout(_ANSWER_SECONDS)
-            connection.request(method, self._parts.path + target, body=body or None, headers={**headers, **self._authorization})
+            connection.request(
+                method,
+                self._parts.path + target,
+                body=body or None,
+                headers={**headers, **self._authorization},
+            )
             answer = connection.getresponse()
             return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise EngineUnreachable(
-                f"the engine at {self.url} cannot be reached: {reason}", hint="start it with kb serve, or unset KB_ENGINE_URL"
+                f"the engine at {self.url} cannot be reached: {reason}",
+                hint="start it with kb serve, or unset KB_ENGINE_URL",
             ) from error
         finally:
             connection.close()

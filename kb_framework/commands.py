@@ -63,7 +63,10 @@ def doctor(*, cli: Cli) -> int:
     try:
         report = cli.engine.get("/doctor")
     except KBError as error:
-        report = {"status": "error", "checks": [{"name": "engine", "state": "error", "message": error.message}]}
+        report = {
+            "status": "error",
+            "checks": [{"name": "engine", "state": "error", "message": error.message}],
+        }
     rows = [(check["state"], check["name"], check["message"]) for check in report["checks"]]
     cli.table(report, rows, ("state", "what", "finding"))
     return 3 if report["status"] == "error" else 0

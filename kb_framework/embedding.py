@@ -20,7 +20,11 @@ class Embedding:
     """Loads nothing until something is embedded. Without a usable embedder, `problem` says why and search is lexical."""
 
     def __init__(
-        self, store: Store, plugins: Plugins, host_settings: HostSettings, build: Callable[[str, str], EmbedderObject]
+        self,
+        store: Store,
+        plugins: Plugins,
+        host_settings: HostSettings,
+        build: Callable[[str, str], EmbedderObject],
     ) -> None:
         self._store = store
         self._plugins = plugins

@@ -146,10 +146,12 @@ def _call(tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str,
         return _failure(invalid(error).v1())
     except KBError as error:
         return _failure(error.v1())
-    except Exception as error:  # noqa: BLE001 - what went wrong inside is for the log, not for the model
+    except Exception as error:
         log.error("tool %s failed", tool.description.name, exc_info=error)
         return _failure(InternalError(f"the tool failed ({type(error).__name__}); the server's log has more").v1())
-    return types.CallToolResult(content=[_text(result)], structured_content=result if isinstance(result, dict) else {"data": result})
+    return types.CallToolResult(
+        content=[_text(result)], structured_content=result if isinstance(result, dict) else {"data": result}
+    )
 
 
 def _failure(body: Any) -> types.CallToolResult:
@@ -179,7 +181,8 @@ def http_app(engine: Callable[[], Engine], plugins: Plugins) -> tuple[Any, Any]:
 
     server = create_server(engine, plugins, "admin")
     server.streamable_http_app(
-        streamable_http_path="/mcp", transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        streamable_http_path="/mcp",
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     manager = server.session_manager
 

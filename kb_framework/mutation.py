@@ -47,7 +47,12 @@ class Mutation:
         return Share(matched, self._total(tx), self._threshold)
 
     def narrowed(
-        self, tx: Tx, query: sa.Select[Any], where: sa.ColumnElement[bool], actor: Actor, selection: Mapping[str, Any]
+        self,
+        tx: Tx,
+        query: sa.Select[Any],
+        where: sa.ColumnElement[bool],
+        actor: Actor,
+        selection: Mapping[str, Any],
     ) -> sa.Select[Any]:
         """`query` over the documents that match and that no plugin withholds."""
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation")
@@ -91,7 +96,14 @@ class Mutation:
         tx.backend.begin_plan(tx.connection)
         ids = self.narrowed(tx, sa.select(documents.c.id, sa.literal(_WAITING)), where, actor, selection or {})
         frozen = tx.execute(sa.insert(plan_documents).from_select(["document_id", "state"], ids))
-        plan = Plan(kind.name, actor, operation, selection or {}, sa.select(plan_documents.c.document_id), frozen.rowcount)
+        plan = Plan(
+            kind.name,
+            actor,
+            operation,
+            selection or {},
+            sa.select(plan_documents.c.document_id),
+            frozen.rowcount,
+        )
 
         failures: dict[int, str] = {}
         for objection in self._plugins.guard_mutation(plan, tx):

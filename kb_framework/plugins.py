@@ -164,7 +164,10 @@ class Plugins:
             if {info.name, f"{info.distribution}:{info.name}"} & bootstrap.disabled_plugins:
                 info.state = "disabled"
                 continue
-            first = next((other for other in self.infos[:-1] if other.name == info.name and other.state == "active"), None)
+            first = next(
+                (other for other in self.infos[:-1] if other.name == info.name and other.state == "active"),
+                None,
+            )
             try:
                 if first:
                     raise PluginFailed(
@@ -218,7 +221,13 @@ class Plugins:
         for name in sorted(required):
             info = next((info for info in self.infos if info.name == name), None)
             if info is None or info.state != "active":
-                why = "is not installed" if info is None else "is disabled" if info.state == "disabled" else f"failed: {info.reason}"
+                why = (
+                    "is not installed"
+                    if info is None
+                    else "is disabled"
+                    if info.state == "disabled"
+                    else f"failed: {info.reason}"
+                )
                 raise ConfigInvalid(f"KB_REQUIRED_PLUGINS names {name!r}, which {why}")
 
     def _active(self) -> list[PluginInfo]:

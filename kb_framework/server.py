@@ -74,7 +74,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         raise EngineUnreachable(
-            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}", hint="choose another --port"
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
+            hint="choose another --port",
         ) from None
     return listening
 
@@ -103,7 +104,12 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line, with the fields of a request where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": now(), "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        line = {
+            "time": now(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -31,8 +31,10 @@ StringList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 def _whole_number(value: Any) -> Any:
     """Only plain digits: pydantic would also take `70.0`, ` 70 ` and TOML's `true`."""
-    if isinstance(value, bool) or (isinstance(value, str) and not value.isascii()) or (
-        isinstance(value, str) and not value.removeprefix("-").isdigit()
+    if (
+        isinstance(value, bool)
+        or (isinstance(value, str) and not value.isascii())
+        or (isinstance(value, str) and not value.removeprefix("-").isdigit())
     ):
         raise ValueError("not a whole number")
     return value
@@ -48,7 +50,10 @@ class Section(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # `load_settings` reads the sources one by one, to know where each value came from.
         return (init_settings,)
@@ -65,7 +70,10 @@ class HostSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
     busy_timeout: float = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
     bulk_safety_percent: WholeNumber = Field(
-        70, ge=0, le=100, description="Bulk operations on a larger share of all documents need force; 0 switches this off."
+        70,
+        ge=0,
+        le=100,
+        description="Bulk operations on a larger share of all documents need force; 0 switches this off.",
     )
     max_file_bytes: WholeNumber = Field(100_000_000, ge=1, description="Larger files are refused.")
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
@@ -144,9 +152,7 @@ def _load(model: type[S], prefix: str, table: dict[str, Any], file: str) -> tupl
             f"allowed: {allowed_values(model.model_fields[name])}"
         ) from None
     shown = [
-        Setting(
-            prefix + name.upper(), getattr(loaded, name), origins.get(name, "default"), info.description or ""
-        )
+        Setting(prefix + name.upper(), getattr(loaded, name), origins.get(name, "default"), info.description or "")
         for name, info in model.model_fields.items()
     ]
     return loaded, shown

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from litestar import get
+from litestar.di import NamedDependency
 
 from kb_framework import __version__
 from kb_framework.api import Actor
@@ -71,7 +72,10 @@ class SystemService:
         """Look everywhere; a check is ok, a warning, or an error, with what to do."""
         checks = [*self._check_settings(), *self._check_plugins(), *self._check_store(), *self._check_files()]
         worst = {check["state"] for check in checks}
-        return {"status": "error" if "error" in worst else "warning" if "warning" in worst else "ok", "checks": checks}
+        return {
+            "status": "error" if "error" in worst else "warning" if "warning" in worst else "ok",
+            "checks": checks,
+        }
 
     def _check_settings(self) -> list[dict[str, Any]]:
         unknown = self._kb.settings.unknown_variables
@@ -83,7 +87,13 @@ class SystemService:
         found = []
         for info in self._kb.plugins.infos:
             if info.state == "failed":
-                found.append(_check("plugins", "error", f"{info.name} failed: {info.reason}; kb plugins disable {info.name}"))
+                found.append(
+                    _check(
+                        "plugins",
+                        "error",
+                        f"{info.name} failed: {info.reason}; kb plugins disable {info.name}",
+                    )
+                )
             found += [_check("plugins", "warning", sentence) for sentence in info.errors[-1:]]
         return found or [_check("plugins", "ok", f"{len(self._kb.plugins.infos)} found")]
 
@@ -97,18 +107,42 @@ class SystemService:
                 count = tx.scalar(sa.select(sa.func.count()).select_from(chunks))
                 indexed = backend.count_text(tx.connection)
                 if indexed != count:
-                    found.append(_check("full text", "error", f"{indexed} chunks are indexed, {count} exist: kb doctor --repair"))
+                    found.append(
+                        _check(
+                            "full text",
+                            "error",
+                            f"{indexed} chunks are indexed, {count} exist: kb doctor --repair",
+                        )
+                    )
                 wrong = sa.select(documents.c.id, documents.c.chunk_count, sa.func.count(chunks.c.seq).label("found"))
                 wrong = wrong.outerjoin(chunks, chunks.c.document_id == documents.c.id).group_by(documents.c.id)
                 for row in tx.execute(wrong.having(sa.func.count(chunks.c.seq) != documents.c.chunk_count).limit(5)):
-                    found.append(_check("chunks", "error", f"document {row.id} has {row.found} of {row.chunk_count} chunks"))
+                    found.append(
+                        _check(
+                            "chunks",
+                            "error",
+                            f"document {row.id} has {row.found} of {row.chunk_count} chunks",
+                        )
+                    )
                 space = active_space(tx)
                 if space:
                     vectors = backend.count_vectors(tx.connection, space.index_name)
                     if vectors > count:
-                        found.append(_check("vectors", "error", f"{vectors} vectors for {count} chunks: kb doctor --repair"))
+                        found.append(
+                            _check(
+                                "vectors",
+                                "error",
+                                f"{vectors} vectors for {count} chunks: kb doctor --repair",
+                            )
+                        )
                     elif vectors < count:
-                        found.append(_check("vectors", "warning", f"{count - vectors} of {count} chunks have no vector: kb reindex"))
+                        found.append(
+                            _check(
+                                "vectors",
+                                "warning",
+                                f"{count - vectors} of {count} chunks have no vector: kb reindex",
+                            )
+                        )
         except (KBError, sa.exc.DatabaseError) as error:
             found.append(_check("database", "error", str(error)))
         if self._kb.embedding.problem:
@@ -124,11 +158,23 @@ class SystemService:
             waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))
         found = []
         if wanted - stored:
-            found.append(_check("files", "error", f"{len(wanted - stored)} stored files are missing, e.g. {min(wanted - stored)}"))
+            found.append(
+                _check(
+                    "files",
+                    "error",
+                    f"{len(wanted - stored)} stored files are missing, e.g. {min(wanted - stored)}",
+                )
+            )
         if stored - wanted - waiting:
             found.append(_check("files", "warning", f"{len(stored - wanted - waiting)} stored files belong to no document"))
         if waiting & stored:
-            found.append(_check("files", "warning", f"{len(waiting & stored)} files of deleted documents wait to be removed"))
+            found.append(
+                _check(
+                    "files",
+                    "warning",
+                    f"{len(waiting & stored)} files of deleted documents wait to be removed",
+                )
+            )
         return found or [_check("files", "ok", f"{len(wanted)} stored files")]
 
 
@@ -137,25 +183,25 @@ def _check(name: str, state: str, message: str) -> dict[str, Any]:
 
 
 @get("/health", sync_to_thread=True)
-def get_health(system: SystemService, actor: Actor) -> dict[str, Any]:
+def get_health(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
     """Whether the engine is well: version, plugins that failed, counts."""
     return system.health(actor)
 
 
 @get("/health/live", sync_to_thread=False)
-def get_live(system: SystemService) -> dict[str, Any]:
+def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """That the engine answers, without asking the database."""
     return system.live()
 
 
 @get("/schema", sync_to_thread=True)
-def get_schema(system: SystemService, actor: Actor) -> dict[str, Any]:
+def get_schema(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
     """Version, capabilities, error codes, models, filters, operations, counts."""
     return system.schema(actor)
 
 
 @get("/doctor", sync_to_thread=True)
-def get_doctor(system: SystemService) -> dict[str, Any]:
+def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Everything that can be checked, with what to do about what is wrong."""
     return system.doctor()
 

@@ -76,5 +76,8 @@ def invalid(error: ValidationError) -> InvalidInput:
 def in_words(message: str) -> str:
     """A validator's message as the end of a sentence that begins with the field."""
     message = message.removeprefix("Value error, ")
-    plain = {"Extra inputs are not permitted": "is not a field of this request", "Field required": "is required"}
+    plain = {
+        "Extra inputs are not permitted": "is not a field of this request",
+        "Field required": "is required",
+    }
     return plain.get(message) or message[:1].lower() + message[1:]

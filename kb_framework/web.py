@@ -101,9 +101,7 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
             paths = _paths(found)
             for method, path in sorted(paths):
                 if (method, path) in claimed:
-                    raise errors.PluginFailed(
-                        f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}"
-                    )
+                    raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             kb.plugins.fail(plugin, error)
             continue
@@ -223,7 +221,8 @@ class Edge:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_allowed(host):
             return errors.Forbidden(
-                f"the Host header {host!r} is not one of this engine's names", hint="add the name to KB_ALLOWED_HOSTS"
+                f"the Host header {host!r} is not one of this engine's names",
+                hint="add the name to KB_ALLOWED_HOSTS",
             )
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and not self._is_allowed(urlsplit(origin).netloc):

@@ -13,9 +13,21 @@ from kb_framework.store.tables import jobs, now, typed_jobs
 if TYPE_CHECKING:
     from kb_framework.store.store import Tx
 
-FIELDS = (
-    "id uuid job_type status filename document_id error matched succeeded failed user_id created_at finished_at"
-).split()
+FIELDS = [
+    "id",
+    "uuid",
+    "job_type",
+    "status",
+    "filename",
+    "document_id",
+    "error",
+    "matched",
+    "succeeded",
+    "failed",
+    "user_id",
+    "created_at",
+    "finished_at",
+]
 
 
 def has_job_types(tx: Tx) -> bool:

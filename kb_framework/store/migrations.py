@@ -21,9 +21,7 @@ HOST = "host"
 
 def create_base(tx: Tx) -> None:
     tables.metadata.create_all(tx.connection)
-    tx.execute(
-        sa.insert(tables.organizations).values(id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now())
-    )
+    tx.execute(sa.insert(tables.organizations).values(id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now()))
     tx.backend.create_full_text(tx.connection)
 
 

@@ -104,7 +104,12 @@ class SqliteBackend:
         connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
 
     def search_text(
-        self, connection: sa.Connection, text: str, allowed: sa.Select[Any], limit: int, weights: Sequence[float]
+        self,
+        connection: sa.Connection,
+        text: str,
+        allowed: sa.Select[Any],
+        limit: int,
+        weights: Sequence[float],
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
         terms = [f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text)]
@@ -129,9 +134,7 @@ class SqliteBackend:
             f"CREATE VIRTUAL TABLE {index} USING vec0(organization_id text partition key, embedding float[{dimensions}])"
         )
 
-    def add_vectors(
-        self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]
-    ) -> None:
+    def add_vectors(self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]) -> None:
         values = [(seq, organization_id, vector) for seq, vector in rows]
         connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
 
@@ -149,7 +152,13 @@ class SqliteBackend:
         limit: int,
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
-        table = sa.table(index, sa.column("rowid"), sa.column("distance"), sa.column("embedding"), sa.column("organization_id"))
+        table = sa.table(
+            index,
+            sa.column("rowid"),
+            sa.column("distance"),
+            sa.column("embedding"),
+            sa.column("organization_id"),
+        )
         query = (
             sa.select(table.c.rowid, table.c.distance)
             .where(

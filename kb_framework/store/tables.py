@@ -8,12 +8,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 metadata = sa.MetaData()
 
-Uuid = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
-Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+Uuid = sa.String(36)
+Json = sa.JSON
 # SQLite gives rowid semantics (and AUTOINCREMENT) only to INTEGER.
 BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Time = sa.String(27)

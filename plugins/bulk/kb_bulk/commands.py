@@ -74,7 +74,10 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: 
     if not cli.json and not result["matched"]:
         cli.print(f"no documents match: {describe(cli.plugins, chosen)}")
         return 0
-    cli.result(result, f"{result['succeeded']} of {result['matched']} documents done, {result['failed']} failed (job {result['job_id']})")
+    cli.result(
+        result,
+        f"{result['succeeded']} of {result['matched']} documents done, {result['failed']} failed (job {result['job_id']})",
+    )
     for item in [] if cli.json else result["errors"][:20]:
         cli.say(f"document {item['document_id']}: {item['error']}")
     return 1 if result["failed"] else 0

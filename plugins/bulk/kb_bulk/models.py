@@ -41,7 +41,12 @@ def preview_model(plugins: Plugins) -> type[Any]:
     }
     operation = Literal[tuple(kind.name for kind in kinds)]  # type: ignore[valid-type]
     return create_model(
-        "BulkPreview", __base__=Body, operation=(operation, ...), **fields, **Selector(plugins).fields(), force=FORCE
+        "BulkPreview",
+        __base__=Body,
+        operation=(operation, ...),
+        **fields,
+        **Selector(plugins).fields(),
+        force=FORCE,
     )
 
 

@@ -45,7 +45,13 @@ def kb_capabilities() -> Mapping[str, bool]:
 @hookimpl
 def kb_commands(plugins: Plugins) -> list[api.Command]:
     return [
-        api.Command(kind.command_name, "kb_bulk.commands:build", help=f"{kind.help} Over a selection.", group="Bulk", build=True)
+        api.Command(
+            kind.command_name,
+            "kb_bulk.commands:build",
+            help=f"{kind.help} Over a selection.",
+            group="Bulk",
+            build=True,
+        )
         for kind in plugins.kinds
         if kind.bulk
     ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import post
+from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import JSONBody
 from litestar.status_codes import HTTP_200_OK
 
 from kb_bulk.models import BulkResult, Preview, ThresholdError, body_model, preview_model
@@ -22,19 +24,29 @@ def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
 
 
 def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
-    def handler(data: Any, bulk: BulkService, actor: Actor) -> BulkResult:
+    def handler(data: Any, bulk: NamedDependency[BulkService], actor: NamedDependency[Actor]) -> BulkResult:
         return bulk.run(kind.name, data, actor)
 
     handler.__name__ = f"bulk_{kind.name}"
     handler.__doc__ = f"{kind.help} Over a selection: the filters are combined with AND."
-    handler.__annotations__ = {"data": body_model(plugins, kind), "bulk": BulkService, "actor": Actor, "return": BulkResult}
+    handler.__annotations__ = {
+        "data": JSONBody[body_model(plugins, kind)],
+        "bulk": NamedDependency[BulkService],
+        "actor": NamedDependency[Actor],
+        "return": BulkResult,
+    }
     return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
 
 
 def _preview(plugins: Plugins) -> HTTPRouteHandler:
-    def bulk_preview(data: Any, bulk: BulkService, actor: Actor) -> Preview:
+    def bulk_preview(data: Any, bulk: NamedDependency[BulkService], actor: NamedDependency[Actor]) -> Preview:
         """What an operation would touch, without touching it."""
         return bulk.preview(data, actor)
 
-    bulk_preview.__annotations__ = {"data": preview_model(plugins), "bulk": BulkService, "actor": Actor, "return": Preview}
+    bulk_preview.__annotations__ = {
+        "data": JSONBody[preview_model(plugins)],
+        "bulk": NamedDependency[BulkService],
+        "actor": NamedDependency[Actor],
+        "return": Preview,
+    }
     return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK)(bulk_preview)

@@ -28,7 +28,12 @@ class BulkService:
     def run(self, kind: str, body: Any, actor: Actor) -> BulkResult:
         selection = self._selector.given(body)
         result = self._mutation.run(
-            kind, body, self._selector.condition(selection), actor, selection=selection.filters, force=body.force
+            kind,
+            body,
+            self._selector.condition(selection),
+            actor,
+            selection=selection.filters,
+            force=body.force,
         )
         assert result.job_id is not None
         return BulkResult(

@@ -92,13 +92,23 @@ def _add_one(cli: Cli, file: Path | None, shown: str, fields: dict[str, Any]) ->
     except EngineError as error:
         if error.http_status >= 500:
             raise
-        return {"path": shown, "state": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
+        return {
+            "path": shown,
+            "state": "failed",
+            "reason": error.message,
+            "job_id": error.details.get("job_id"),
+        }
     state = "unchanged" if added["duplicate"] else "added"
     return {"path": shown, "state": state, "document_id": added["document"]["id"]}
 
 
 def note(
-    text: str | None = None, *, title: str | None = None, tags: CommaListOrNone = None, type: str | None = None, cli: Cli
+    text: str | None = None,
+    *,
+    title: str | None = None,
+    tags: CommaListOrNone = None,
+    type: str | None = None,
+    cli: Cli,
 ) -> None:
     """Add a note; without a text it is read from standard input.
 
@@ -150,7 +160,14 @@ def list_documents(
     """
     found = cli.engine.list_documents(tags=tags, doc_type=type, q=q, sort=sort, page=page, per_page=per_page)
     rows = [
-        (item["id"], item["doc_type"], item["title"], ",".join(item["tags"]), item["chunk_count"], item["updated_at"][:10])
+        (
+            item["id"],
+            item["doc_type"],
+            item["title"],
+            ",".join(item["tags"]),
+            item["chunk_count"],
+            item["updated_at"][:10],
+        )
         for item in found["data"]
     ]
     cli.table(found, rows, ("id", "type", "title", "tags", "chunks", "updated"))
@@ -294,7 +311,17 @@ def jobs(
         At most 100.
     """
     found = cli.engine.list_jobs(job_type=type, status=status, page=page, per_page=per_page)
-    columns = ("id", "job_type", "status", "filename", "matched", "succeeded", "failed", "created_at", "error")
+    columns = (
+        "id",
+        "job_type",
+        "status",
+        "filename",
+        "matched",
+        "succeeded",
+        "failed",
+        "created_at",
+        "error",
+    )
     cli.table(found, [[item[name] for name in columns] for item in found["data"]], columns)
     _say_page(cli, found["meta"])
 

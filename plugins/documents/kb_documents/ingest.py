@@ -36,9 +36,7 @@ class Incoming:
 
 
 class Ingest:
-    def __init__(
-        self, store: Store, files: Files, plugins: Plugins, embedding: Embedding, host_settings: HostSettings
-    ) -> None:
+    def __init__(self, store: Store, files: Files, plugins: Plugins, embedding: Embedding, host_settings: HostSettings) -> None:
         self._store = store
         self._files = files
         self._plugins = plugins
@@ -86,7 +84,15 @@ class Ingest:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             space = None
         job_id = insert_job(
-            tx, actor, "ingest", status="done", filename=path, created_at=started, matched=1, succeeded=1, failed=0
+            tx,
+            actor,
+            "ingest",
+            status="done",
+            filename=path,
+            created_at=started,
+            matched=1,
+            succeeded=1,
+            failed=0,
         )
         job_uuid = tx.scalar(sa.select(jobs.c.uuid).where(jobs.c.id == job_id))
         values = {
@@ -111,7 +117,9 @@ class Ingest:
     def _known(self, tx: Tx, incoming: Incoming) -> int | None:
         """A file document with this very content. Notes are not files: two people may note the same."""
         same = sa.select(documents.c.id).where(
-            tx.owns(documents), documents.c.content_hash == incoming.content_hash, documents.c.path.is_not(None)
+            tx.owns(documents),
+            documents.c.content_hash == incoming.content_hash,
+            documents.c.path.is_not(None),
         )
         return tx.scalar(same.order_by(documents.c.id).limit(1))
 

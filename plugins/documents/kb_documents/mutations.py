@@ -46,7 +46,10 @@ class SetTags(Body):
 
     new_tags: Annotated[
         list[Tag],
-        Field(description="The tags that replace all others; [] clears. `tags` selects.", json_schema_extra={"flag": "--set"}),
+        Field(
+            description="The tags that replace all others; [] clears. `tags` selects.",
+            json_schema_extra={"flag": "--set"},
+        ),
     ]
 
     @model_validator(mode="before")

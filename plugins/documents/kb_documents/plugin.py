@@ -57,7 +57,11 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             destructive=True,
         ),
         api.MutationKind(
-            "update", "kb_documents.mutations:Update", verb="change", help="Change fields of a document.", bulk=False
+            "update",
+            "kb_documents.mutations:Update",
+            verb="change",
+            help="Change fields of a document.",
+            bulk=False,
         ),
     ]
 
@@ -72,7 +76,10 @@ def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any])
 def kb_extractors() -> list[api.Extractor]:
     return [
         api.Extractor(
-            "markdown", "kb_documents.extract:markdown", media="markdown", suffixes=(".md", ".markdown", ".mdx", ".mkd")
+            "markdown",
+            "kb_documents.extract:markdown",
+            media="markdown",
+            suffixes=(".md", ".markdown", ".mdx", ".mkd"),
         ),
         api.Extractor("text", "kb_documents.extract:plain_text", media="text", suffixes=(".txt", ".text", ".log", "")),
     ]

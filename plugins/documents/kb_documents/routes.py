@@ -9,8 +9,8 @@ from uuid import UUID
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.datastructures import UploadFile
-from litestar.enums import RequestEncodingType
-from litestar.params import Body, Parameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, MultipartBody, QueryParameter, RawBody
 from litestar.response import File
 from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED
 from pydantic import BaseModel, ConfigDict
@@ -60,16 +60,18 @@ ALREADY_THERE = {200: Answer(models.Added, "The content is already there: the ex
 
 
 @post("/notes", sync_to_thread=True, responses=ALREADY_THERE)
-def add_note(data: models.NoteIn, documents: DocumentsService, actor: Actor) -> Response[models.Added]:
+def add_note(
+    data: JSONBody[models.NoteIn], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
+) -> Response[models.Added]:
     """Add a note."""
     return _answer(documents.add_note(data, actor))
 
 
 @post("/documents", sync_to_thread=True, responses=ALREADY_THERE, opt={"body": "multipart"})
 def add_document(
-    data: Annotated[FileUpload, Body(media_type=RequestEncodingType.MULTI_PART)],
-    documents: DocumentsService,
-    actor: Actor,
+    data: MultipartBody[FileUpload],
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
 ) -> Response[models.Added]:
     """Add a file."""
     content, filename = upload_bytes(data.file)
@@ -78,14 +80,14 @@ def add_document(
 
 @get("/documents", sync_to_thread=True)
 def list_documents(
-    documents: DocumentsService,
-    actor: Actor,
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
     tags: TagList = None,
     doc_type: QueryText = None,
     q: QueryText = None,
     page: PageNumber = 1,
     per_page: PerPage = 20,
-    sort: Annotated[str, Parameter(description="A field, with - for descending.")] = "id",
+    sort: Annotated[str, QueryParameter(description="A field, with - for descending.")] = "id",
 ) -> models.DocumentPage:
     """List documents; `tags` keeps those that have all of them."""
     try:
@@ -97,19 +99,23 @@ def list_documents(
 
 
 @get("/documents/{document_id:int}", sync_to_thread=True)
-def get_document(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.Document:
+def get_document(
+    document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
+) -> models.Document:
     """One document."""
     return documents.get(document_id, actor)
 
 
 @get("/documents/{document_id:int}/chunks", sync_to_thread=True)
-def get_chunks(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.ChunkList:
+def get_chunks(
+    document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
+) -> models.ChunkList:
     """A document's chunks, in order."""
     return models.ChunkList.model_validate({"data": documents.chunks(document_id, actor)})
 
 
 @get("/documents/{document_id:int}/file", sync_to_thread=True, media_type="application/octet-stream")
-def get_file(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> File:
+def get_file(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> File:
     """The stored file, as it came."""
     path, name = documents.file(document_id, actor)
     # Always a download, never rendered: a stored page must not run in this origin.
@@ -118,19 +124,25 @@ def get_file(document_id: DocumentId, documents: DocumentsService, actor: Actor)
         filename=name,
         content_disposition_type="attachment",
         media_type=mimetypes.guess_type(name)[0] or "application/octet-stream",
-        headers={"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"},
+        headers={
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
     )
 
 
 @delete("/documents/{document_id:int}", sync_to_thread=True)
-def delete_document(document_id: DocumentId, documents: DocumentsService, actor: Actor) -> None:
+def delete_document(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> None:
     """Delete a document for good."""
     documents.delete(document_id, actor)
 
 
 @put("/documents/{document_id:int}/tags", sync_to_thread=True)
 def set_tags(
-    document_id: DocumentId, data: models.TagsIn, documents: DocumentsService, actor: Actor
+    document_id: DocumentId,
+    data: JSONBody[models.TagsIn],
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
 ) -> models.Document:
     """Replace a document's tags."""
     return documents.set_tags(document_id, data.tags, actor)
@@ -138,7 +150,10 @@ def set_tags(
 
 @patch("/documents/{document_id:int}", sync_to_thread=True)
 def patch_document(
-    document_id: DocumentId, data: models.DocumentPatch, documents: DocumentsService, actor: Actor
+    document_id: DocumentId,
+    data: JSONBody[models.DocumentPatch],
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
 ) -> models.Document:
     """Change a document's title, doc_type, metadata (as a whole) or trust."""
     return documents.update(document_id, data, actor)
@@ -146,7 +161,10 @@ def patch_document(
 
 @get("/tags", sync_to_thread=True)
 def list_tags(
-    documents: DocumentsService, actor: Actor, page: PageNumber = 1, per_page: PerPage = 20
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
+    page: PageNumber = 1,
+    per_page: PerPage = 20,
 ) -> models.TagPage:
     """Tags with how many documents have each, most used first."""
     data, meta = documents.tags(actor, Page(page, per_page))
@@ -154,21 +172,25 @@ def list_tags(
 
 
 @post("/tags/rename", sync_to_thread=True, status_code=HTTP_200_OK)
-def rename_tag(data: models.TagRename, documents: DocumentsService, actor: Actor) -> models.Changed:
+def rename_tag(
+    data: JSONBody[models.TagRename], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
+) -> models.Changed:
     """Rename a tag everywhere; a name in use is refused."""
     return documents.rename_tag(data.old, data.new, actor)
 
 
 @post("/tags/merge", sync_to_thread=True, status_code=HTTP_200_OK)
-def merge_tags(data: models.TagMerge, documents: DocumentsService, actor: Actor) -> models.Changed:
+def merge_tags(
+    data: JSONBody[models.TagMerge], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
+) -> models.Changed:
     """Replace several tags by one."""
     return documents.merge_tags(data.tags, data.into, actor)
 
 
 @get("/jobs", sync_to_thread=True)
 def list_jobs(
-    documents: DocumentsService,
-    actor: Actor,
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
     job_type: QueryText = None,
     status: QueryText = None,
     page: PageNumber = 1,
@@ -180,31 +202,35 @@ def list_jobs(
 
 
 @get("/jobs/{job_id:int}", sync_to_thread=True)
-def get_job(job_id: DocumentId, documents: DocumentsService, actor: Actor) -> models.Job:
+def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> models.Job:
     """One job."""
     return documents.job(job_id, actor)
 
 
 @post("/uploads", sync_to_thread=True)
-def start_upload(data: models.UploadIn, uploads: UploadsService, actor: Actor) -> models.Upload:
+def start_upload(
+    data: JSONBody[models.UploadIn], uploads: NamedDependency[UploadsService], actor: NamedDependency[Actor]
+) -> models.Upload:
     """Begin an upload in parts."""
     return uploads.start(data, actor)
 
 
 @put("/uploads/{upload_id:uuid}", sync_to_thread=True, opt={"body": "bytes"})
 def append_upload(
-    upload_id: UUID,
-    body: bytes,
-    uploads: UploadsService,
-    actor: Actor,
-    offset: Annotated[int, Parameter(ge=0, le=2**62, description="Where this part begins.")] = 0,
+    upload_id: FromPath[UUID],
+    body: RawBody,
+    uploads: NamedDependency[UploadsService],
+    actor: NamedDependency[Actor],
+    offset: Annotated[int, QueryParameter(ge=0, le=2**62, description="Where this part begins.")] = 0,
 ) -> models.Upload:
     """Send a part as the request's body; parts follow each other."""
     return uploads.append(str(upload_id), offset, body, actor)
 
 
 @post("/uploads/{upload_id:uuid}/finish", sync_to_thread=True, responses=ALREADY_THERE)
-def finish_upload(upload_id: UUID, uploads: UploadsService, actor: Actor) -> Response[models.Added]:
+def finish_upload(
+    upload_id: FromPath[UUID], uploads: NamedDependency[UploadsService], actor: NamedDependency[Actor]
+) -> Response[models.Added]:
     """Make a document of the uploaded parts."""
     return _answer(uploads.finish(str(upload_id), actor))
 

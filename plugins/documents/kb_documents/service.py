@@ -95,9 +95,7 @@ class DocumentsService:
         if doc_type is not None:
             conditions.append(documents.c.doc_type == doc_type)
         if q:
-            conditions.append(
-                documents.c.title.icontains(q, autoescape=True) | documents.c.path.icontains(q, autoescape=True)
-            )
+            conditions.append(documents.c.title.icontains(q, autoescape=True) | documents.c.path.icontains(q, autoescape=True))
         order = [documents.c[column].desc() if sort.startswith("-") else documents.c[column], documents.c.id]
         with self._store.read(actor.organization_id) as tx:
             count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
@@ -126,9 +124,7 @@ class DocumentsService:
         rows = tx.rows(query.where(tx.owns(documents)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
-        for number, tag in tx.execute(
-            links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)
-        ):
+        for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)):
             tags[number].append(tag)
         return [Document.model_validate({**row, "tags": tags[row["id"]]}) for row in rows]
 

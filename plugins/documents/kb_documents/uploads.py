@@ -58,9 +58,7 @@ class UploadsService:
             raise PayloadTooLarge(f"{wanted.filename} is larger than {self._max_bytes} bytes (KB_MAX_FILE_BYTES)")
         with part.open("ab") as file:
             file.write(data)
-        return Upload(
-            upload_id=upload_id, received=received + len(data), max_bytes=self._max_bytes, expires_at=expires
-        )
+        return Upload(upload_id=upload_id, received=received + len(data), max_bytes=self._max_bytes, expires_at=expires)
 
     def finish(self, upload_id: str, actor: Actor) -> Added:
         wanted, _ = self._find(upload_id, actor)

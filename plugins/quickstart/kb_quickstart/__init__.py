@@ -1,1 +1,1 @@
-
+"""A tour of the knowledge base with a sample folder."""

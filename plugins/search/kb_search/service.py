@@ -28,9 +28,7 @@ class SearchService:
 
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
         retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
-        query = RetrievalQuery(
-            wanted.query, actor, max(_POOL, wanted.k), retrievers, purpose, _condition(wanted)
-        )
+        query = RetrievalQuery(wanted.query, actor, max(_POOL, wanted.k), retrievers, purpose, _condition(wanted))
         with self._store.read(actor.organization_id) as tx:
             found = self._retrieval.search(query, tx)
             hits = self._hits(tx, found.hits[: wanted.k], wanted)
@@ -43,14 +41,17 @@ class SearchService:
         for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags)))):
             tags[number].append(tag)
         shown = [(hit, rows[hit.chunk]) for hit in found if hit.chunk in rows]
-        return [
-            _hit(rank, hit, row, sorted(tags[row["document_id"]]), wanted) for rank, (hit, row) in enumerate(shown, 1)
-        ]
+        return [_hit(rank, hit, row, sorted(tags[row["document_id"]]), wanted) for rank, (hit, row) in enumerate(shown, 1)]
 
     def _rows(self, tx: Tx, numbers: list[int]) -> dict[int, Mapping[str, Any]]:
         names = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
         query = sa.select(
-            chunks.c.seq, chunks.c.id, chunks.c.document_id, chunks.c.content, chunks.c.metadata, *(documents.c[n] for n in names)
+            chunks.c.seq,
+            chunks.c.id,
+            chunks.c.document_id,
+            chunks.c.content,
+            chunks.c.metadata,
+            *(documents.c[n] for n in names),
         ).join(documents, documents.c.id == chunks.c.document_id)
         return {row["seq"]: row for row in tx.rows(query.where(tx.owns(chunks), among(chunks.c.seq, numbers)))}
 
@@ -62,7 +63,11 @@ def _condition(wanted: SearchIn) -> sa.ColumnElement[bool] | None:
         conditions.append(has_all_tags(wanted.tags) if wanted.tags_match == "all" else documents.c.id.in_(tagged))
     if wanted.media is not None:
         conditions.append(among(documents.c.media, wanted.media))
-    for column, value in ((documents.c.lang, wanted.lang), (documents.c.id, wanted.doc_id), (documents.c.doc_type, wanted.doc_type)):
+    for column, value in (
+        (documents.c.lang, wanted.lang),
+        (documents.c.id, wanted.doc_id),
+        (documents.c.doc_type, wanted.doc_type),
+    ):
         if value is not None:
             conditions.append(column == value)
     return sa.and_(*conditions) if conditions else None
@@ -115,9 +120,7 @@ def _hint(found: Retrieved) -> str | None:
 
 def _trace(found: Retrieved) -> dict[str, Any]:
     return {
-        "lists": {
-            name: [{"chunk": item.chunk, "score": item.score} for item in items] for name, items in found.lists.items()
-        },
+        "lists": {name: [{"chunk": item.chunk, "score": item.score} for item in items] for name, items in found.lists.items()},
         "fusion": [{"chunk": hit.chunk, "score": hit.score} for hit in found.hits],
         "degraded": found.degraded,
         "milliseconds": found.milliseconds,

@@ -1,0 +1,139 @@
+"""Fixtures for tests of plugins: real data folders, real processes, nothing faked.
+
+Use them with `pytest_plugins = ["kb_framework.testing"]` in a `conftest.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb_framework.client import Engine, HttpTransport, connect
+
+_START_SECONDS = 60
+
+
+@pytest.fixture
+def kb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder, and an environment without any other `KB_*` setting."""
+    for name in [name for name in os.environ if name.upper().startswith("KB_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "kb-home"
+    monkeypatch.setenv("KB_DATA_DIR", str(home))
+    monkeypatch.chdir(tmp_path)
+    return home
+
+
+@pytest.fixture
+def kb_engine(kb_home: Path) -> Iterator[Engine]:
+    """An engine in this process, over a database of its own."""
+    with connect() as engine:
+        yield engine
+
+
+@pytest.fixture
+def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `kb` as a person would, in a process of its own."""
+
+    def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kb_framework.cli", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **environment},
+            timeout=120,
+        )
+
+    return run
+
+
+@dataclass
+class RunningServer:
+    url: str
+    process: subprocess.Popen[str]
+    log: list[str]
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(HttpTransport(self.url))
+
+
+def start_server(*arguments: str, **environment: str) -> RunningServer:
+    """`kb serve` on a free port, once it says that it serves."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kb_framework.cli", "serve", "--port", "0", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    log: list[str] = []
+    ready = threading.Event()
+    found: list[str] = []
+
+    def follow() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            log.append(line)
+            if match := re.search(r"serving .* on (http://\S+)", line):
+                found.append(match.group(1))
+                ready.set()
+        ready.set()
+
+    threading.Thread(target=follow, daemon=True).start()
+    ready.wait(_START_SECONDS)
+    if not found:
+        process.kill()
+        raise RuntimeError("kb serve did not start:\n" + "".join(log))
+    return RunningServer(found[0], process, log)
+
+
+def stop_server(server: RunningServer) -> int:
+    server.process.send_signal(signal.SIGTERM)
+    return server.process.wait(timeout=_START_SECONDS)
+
+
+@pytest.fixture
+def kb_server(kb_home: Path) -> Iterator[RunningServer]:
+    """A running `kb serve`, stopped in the end."""
+    server = start_server()
+    yield server
+    if server.process.poll() is None:
+        stop_server(server)
+
+
+@pytest.fixture
+def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs a plugin made of source text, as its own distribution, for this process and those it starts."""
+    folder = tmp_path / "installed"
+
+    def install(name: str, source: str, *, module: str | None = None, distribution: str | None = None) -> None:
+        module = module or f"{name}_plugin_{len(list(folder.glob('*.py')))}"
+        distribution = distribution or module.replace("_", "-")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{module}.py").write_text(source)
+        info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[kb_framework]\n{name} = {module}\n")
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    return install
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Install = Callable[..., Any]

@@ -1,0 +1,3 @@
+"""Fixtures of the whole suite; the same that plugin authors use."""
+
+pytest_plugins = ["kb_framework.testing"]
