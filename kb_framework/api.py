@@ -135,6 +135,13 @@ class SelectionFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """In a field's `Annotated`: the command-line flag to use instead of the field's own name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class MutationKind:
     """An operation on a selection of documents.
 
@@ -223,7 +230,7 @@ class Plan:
     actor: Actor
     operation: Any
     selection: Mapping[str, Any]
-    documents: Select[Any]
+    documents: Select
     matched: int
 
 
@@ -241,7 +248,7 @@ class Changes:
 
     action: str
     actor: Actor
-    documents: Select[Any]
+    documents: Select
     count: int
 
 
@@ -323,4 +330,4 @@ class EmbedderObject(Protocol):
 class Operation(Protocol):
     """What a mutation kind's target offers."""
 
-    def apply(self, tx: Tx, documents: Select[Any]) -> None: ...
+    def apply(self, tx: Tx, documents: Select) -> None: ...

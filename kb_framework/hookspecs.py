@@ -305,7 +305,7 @@ def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # typ
 
 
 @hookspec(firstresult=True)
-def kb_apply_mutation(plan: api.Plan, documents: Select[Any], tx: Tx) -> bool | None:
+def kb_apply_mutation(plan: api.Plan, documents: Select, tx: Tx) -> bool | None:
     """Apply a mutation, or wrap the application.
 
     Called inside the write transaction and a savepoint, with the documents that no guard objected to (or, where applying to

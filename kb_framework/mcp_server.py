@@ -6,7 +6,7 @@ import inspect
 import json
 import logging
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -191,7 +191,7 @@ def http_app(engine: Callable[[], Engine], plugins: Plugins) -> tuple[Any, Any]:
         await manager.asgi_app(scope, receive, send)  # type: ignore[arg-type]
 
     @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
+    async def lifespan(_: Any) -> AsyncIterator[None]:
         async with manager.run():
             yield
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from kb_framework.api import Actor, Changes, MutationKind, MutationResult, Plan, Selection
 from kb_framework.errors import InvalidInput, KBError, MutationRefused
@@ -49,11 +50,11 @@ class Mutation:
     def narrowed(
         self,
         tx: Tx,
-        query: sa.Select[Any],
+        query: sa.Select,
         where: sa.ColumnElement[bool],
         actor: Actor,
         selection: Mapping[str, Any],
-    ) -> sa.Select[Any]:
+    ) -> sa.Select:
         """`query` over the documents that match and that no plugin withholds."""
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation")
         return query.select_from(documents).where(tx.owns(documents), where, *more)
@@ -158,7 +159,7 @@ class Mutation:
                 with tx.savepoint():
                     self._plugins.apply_mutation(plan, applying, tx)
                 outcome = _DONE
-            except (sa.exc.OperationalError, sa.exc.InterfaceError):
+            except (exc.OperationalError, exc.InterfaceError):
                 # The disk or the database, not a document: nothing of this plan can be trusted to work.
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a document's change raises costs that document alone
@@ -196,6 +197,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, KBError):
         return error.message
     log.warning("a document could not be processed", exc_info=error)
-    if isinstance(error, sa.exc.IntegrityError):
-        return f"a database constraint refused the change: {error.orig}"
+    if isinstance(error, exc.IntegrityError):
+        return "a database constraint refused the change"
     return f"the change failed ({type(error).__name__})"

@@ -94,7 +94,7 @@ class _HostHooks:
     """The host's own implementations, asked last."""
 
     @hookspecs.hookimpl(trylast=True)
-    def kb_apply_mutation(self, plan: api.Plan, documents: Select[Any], tx: Tx) -> bool:
+    def kb_apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> bool:
         plan.operation.apply(tx, documents)
         return True
 
@@ -191,7 +191,7 @@ class Plugins:
     def _register(self) -> None:
         for info in self._active():
             self._collect(info, self._parts)
-        while not all([self._collect(info, self._surfaces) for info in self._active()]):
+        while sum(not self._collect(info, self._surfaces) for info in self._active()):
             # What a failed plugin contributed must not live on in surfaces derived from it.
             for info in self._active():
                 for registry in self._surfaces.values():
@@ -313,7 +313,7 @@ class Plugins:
                 raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
         return objections
 
-    def apply_mutation(self, plan: api.Plan, documents: Select[Any], tx: Tx) -> None:
+    def apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> None:
         self._manager.hook.kb_apply_mutation(plan=plan, documents=documents, tx=tx)
         if self._trace:
             log.info("hook kb_apply_mutation(%s)", plan.kind)

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import uuid
@@ -44,6 +45,9 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     _leave_address(address, url, instance)
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # After a graceful stop uvicorn raises the signal again; what is below must still run.
+        signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listening])
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from litestar import get
 from litestar.di import NamedDependency
+from sqlalchemy import exc
 
 from kb_framework import __version__
 from kb_framework.api import Actor
@@ -55,7 +56,7 @@ class SystemService:
             space = active_space(tx)
         return {
             "version": __version__,
-            "capabilities": {name: value for name, value in plugins.capabilities.items()},
+            "capabilities": dict(plugins.capabilities.items()),
             "error_codes": error_codes(),
             "models": {
                 "embedder": self._kb.settings.host.embedder,
@@ -143,8 +144,8 @@ class SystemService:
                                 f"{count - vectors} of {count} chunks have no vector: kb reindex",
                             )
                         )
-        except (KBError, sa.exc.DatabaseError) as error:
-            found.append(_check("database", "error", str(error)))
+        except (KBError, exc.DatabaseError) as error:
+            return [*found, _check("database", "error", str(error))]
         if self._kb.embedding.problem:
             found.append(_check("embedder", "warning", self._kb.embedding.problem))
         if len(found) == 1:

@@ -112,7 +112,7 @@ def insert_document(
     return document_id
 
 
-def delete_documents(tx: Tx, selected: sa.Select[Any]) -> None:
+def delete_documents(tx: Tx, selected: sa.Select) -> None:
     """Remove documents with everything derived from them; their files are noted for removal after the commit."""
     gone = sa.select(chunks.c.seq).where(chunks.c.document_id.in_(selected))
     tx.backend.remove_text(tx.connection, gone)
@@ -130,7 +130,7 @@ def delete_documents(tx: Tx, selected: sa.Select[Any]) -> None:
     bump_revision(tx)
 
 
-def add_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str]) -> None:
+def add_tags(tx: Tx, selected: sa.Select, tags: Iterable[str]) -> None:
     """Give every selected document every tag that it does not have yet."""
     for tag in dict.fromkeys(tags):
         has = sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag)
@@ -140,7 +140,7 @@ def add_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str]) -> None:
         tx.execute(sa.insert(document_tags).from_select(["organization_id", "document_id", "tag"], missing))
 
 
-def remove_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str] | None) -> None:
+def remove_tags(tx: Tx, selected: sa.Select, tags: Iterable[str] | None) -> None:
     """Take the tags, or (None) all tags, from every selected document."""
     statement = sa.delete(document_tags).where(document_tags.c.document_id.in_(selected))
     if tags is not None:
@@ -148,7 +148,7 @@ def remove_tags(tx: Tx, selected: sa.Select[Any], tags: Iterable[str] | None) ->
     tx.execute(statement)
 
 
-def touch(tx: Tx, selected: sa.Select[Any], **values: Any) -> None:
+def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
     """Set columns of the selected documents, and `updated_at`."""
     tx.execute(sa.update(documents).where(documents.c.id.in_(selected)).values(updated_at=now(), **values))
     bump_revision(tx)

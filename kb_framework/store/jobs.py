@@ -50,7 +50,7 @@ def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
     return result.inserted_primary_key[0]  # type: ignore[index]
 
 
-def select_jobs(tx: Tx) -> sa.Select[Any]:
+def select_jobs(tx: Tx) -> sa.Select:
     """The organization's jobs with the fields that the world sees."""
     table = typed_jobs if has_job_types(tx) else jobs
     columns = [table.c[name] if name in table.c else sa.literal("ingest").label("job_type") for name in FIELDS]

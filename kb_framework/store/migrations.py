@@ -76,7 +76,7 @@ def _applied(tx: Tx) -> dict[str, int]:
     if not sa.inspect(tx.connection).has_table(tables.migrations.name):
         return {}
     latest = sa.select(tables.migrations.c.plugin, sa.func.max(tables.migrations.c.version))
-    return dict(row._tuple() for row in tx.execute(latest.group_by(tables.migrations.c.plugin)))
+    return {row[0]: row[1] for row in tx.execute(latest.group_by(tables.migrations.c.plugin))}
 
 
 def _due(steps: dict[str, list[Step]], applied: dict[str, int]) -> list[tuple[str, Step]]:

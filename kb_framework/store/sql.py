@@ -14,7 +14,7 @@ class JsonValues(ColumnElement[Any]):
     """The values of a JSON array as a subquery: one bound parameter however many there are."""
 
     inherit_cache = True
-    _traverse_internals = [("document", sa.sql.visitors.InternalTraversal.dp_clauseelement)]  # noqa: RUF012
+    _traverse_internals = [("document", sa.sql.visitors.InternalTraversal.dp_clauseelement)]
 
     def __init__(self, values: Iterable[int | str]) -> None:
         self.document = sa.bindparam(None, json.dumps(list(values)), type_=sa.Text, unique=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import logging
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from pysqlite3 import dbapi2
+from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
 from kb_framework.store import tables
 from kb_framework.store.sql import JsonValues
 from kb_framework.store.text import index_text, query_terms
+
+# Its functions come from a compiled module without type information.
+dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 
 log = logging.getLogger("kb.store")
 
@@ -41,10 +45,10 @@ class SqliteBackend:
         # A pool of one is the in-process lock: writers queue here instead of fighting over the file.
         self.writer = sa.create_engine(url, pool_size=1, max_overflow=0, connect_args=arguments, **options)
         self.reader = sa.create_engine(url, pool_size=_READERS, max_overflow=_READERS, connect_args=arguments, **options)
-        sa.event.listen(self.writer, "connect", self._set_up_writer)
-        sa.event.listen(self.reader, "connect", self._set_up_reader)
-        sa.event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-        sa.event.listen(self.reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        event.listen(self.writer, "connect", self._set_up_writer)
+        event.listen(self.reader, "connect", self._set_up_reader)
+        event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        event.listen(self.reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
     def _set_up(self, connection: Any) -> None:
         # Transactions are begun by the listeners above, not by the driver.
@@ -79,10 +83,10 @@ class SqliteBackend:
         self.reader.dispose()
 
     def is_busy(self, error: Exception) -> bool:
-        if isinstance(error, sa.exc.TimeoutError):
+        if isinstance(error, exc.TimeoutError):
             return True
         text = str(getattr(error, "orig", error))
-        return isinstance(error, sa.exc.OperationalError) and ("locked" in text or "busy" in text)
+        return isinstance(error, exc.OperationalError) and ("locked" in text or "busy" in text)
 
     def begin_plan(self, connection: sa.Connection) -> None:
         connection.execute(sa.schema.CreateTable(tables.plan_documents, if_not_exists=True))
@@ -100,14 +104,14 @@ class SqliteBackend:
         values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
         connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
 
-    def remove_text(self, connection: sa.Connection, chunks: sa.Select[Any]) -> None:
+    def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
         connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
 
     def search_text(
         self,
         connection: sa.Connection,
         text: str,
-        allowed: sa.Select[Any],
+        allowed: sa.Select,
         limit: int,
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
@@ -138,7 +142,7 @@ class SqliteBackend:
         values = [(seq, organization_id, vector) for seq, vector in rows]
         connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
 
-    def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select[Any]) -> None:
+    def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None:
         table = sa.table(index, sa.column("rowid"))
         connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
@@ -148,7 +152,7 @@ class SqliteBackend:
         index: str,
         organization_id: str,
         vector: bytes,
-        allowed: sa.Select[Any] | None,
+        allowed: sa.Select | None,
         limit: int,
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
@@ -185,7 +189,7 @@ class SqliteBackend:
 
     def describe(self) -> dict[str, str]:
         versions = {"driver": f"pysqlite3, SQLite {dbapi2.sqlite_version}"}
-        with contextlib.suppress(sa.exc.OperationalError), self.reader.connect() as connection:
+        with contextlib.suppress(exc.OperationalError), self.reader.connect() as connection:
             versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
         return versions
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.errors import Busy, StoreUnusable
@@ -21,7 +22,7 @@ class Tx:
         self.backend = backend
         self.organization_id = organization_id
 
-    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult:
         return self.connection.execute(statement, parameters)  # type: ignore[return-value]
 
     def scalar(self, statement: sa.Executable) -> Any:
@@ -58,11 +59,11 @@ class Store:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (sa.exc.OperationalError, sa.exc.TimeoutError) as error:
+        except (exc.OperationalError, exc.TimeoutError) as error:
             if self.backend.is_busy(error):
                 raise Busy("another process is writing; try again", hint="KB_BUSY_TIMEOUT sets how long to wait") from error
             raise
-        except sa.exc.DatabaseError as error:
+        except exc.DatabaseError as error:
             if "not a database" in str(error.orig) or "malformed" in str(error.orig):
                 raise StoreUnusable(
                     f"the database is damaged: {error.orig}", hint="run kb doctor, or restore a backup"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from kb_framework.api import MutationKind, resolve
+from kb_framework.api import Flag, MutationKind, resolve
 from kb_framework.console import Cli
 from kb_framework.csv import CommaListOrNone, CommaNumbersOrNone
 from kb_framework.errors import ConfigInvalid, SafetyThresholdExceeded
@@ -95,8 +95,8 @@ def describe(plugins: Plugins, chosen: dict[str, Any]) -> str:
 def _operation_flags(kind: MutationKind) -> dict[str, tuple[Any, str, str]]:
     found = {}
     for field, info in resolve(kind.target).model_fields.items():
-        extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-        found[field] = (info.annotation, str(extra.get("flag") or _flag(field)), info.description or "")
+        flag = next((item.name for item in info.metadata if isinstance(item, Flag)), _flag(field))
+        found[field] = (info.annotation, flag, info.description or "")
     return found
 
 

@@ -12,7 +12,7 @@ from kb_framework.plugins import Plugins
 from kb_framework.selection import Selector
 from kb_framework.validation import Body
 
-FORCE = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
+FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
 
 
 def operation_fields(kind: MutationKind) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def preview_model(plugins: Plugins) -> type[Any]:
         for kind in kinds
         for name, info in operation_fields(kind).items()
     }
-    operation = Literal[tuple(kind.name for kind in kinds)]  # type: ignore[valid-type]
+    operation: Any = Literal[tuple(kind.name for kind in kinds)]  # pyright: ignore[reportInvalidTypeForm]
     return create_model(
         "BulkPreview",
         __base__=Body,

@@ -66,7 +66,8 @@ def _collect(paths: tuple[str, ...]) -> list[tuple[Path | None, str]]:
         if given == "-":
             found.append((None, "stdin.md"))
             continue
-        matches = [given] if os.path.lexists(given) else sorted(glob.glob(os.path.expanduser(given), recursive=True))  # noqa: PTH
+        pattern = str(Path(given).expanduser())
+        matches = [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
             raise InvalidInput(f"there is no file or folder {given!r}")
         for match in map(Path, matches):

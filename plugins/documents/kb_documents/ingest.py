@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import numpy as np
 import sqlalchemy as sa
 
 from kb_documents.language import by_script
@@ -33,6 +34,15 @@ class Incoming:
     @property
     def content_hash(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What the slow part made of a file, before the write lock is taken."""
+
+    extracted: Extracted
+    pieces: list[ChunkText]
+    vectors: np.ndarray | None
 
 
 class Ingest:
@@ -62,24 +72,35 @@ class Ingest:
             pieces = self._chunk(extracted)
         except KBError as error:
             raise self._recorded(error, incoming, actor, started) from error
-        vectors = self._embedding.encode([_embedded_text(piece) for piece in pieces]) if pieces else None
+        vectors = self._embedding.encode([piece.content for piece in pieces]) if pieces else None
+        ready = Ready(extracted, pieces, vectors)
         key, staged = self._files.stage(incoming.data)
         try:
             with self._store.write(actor.organization_id) as tx:
                 known = None if incoming.is_note else self._known(tx, incoming)
                 if known is None:
-                    document_id, job_id = self._write(tx, incoming, extracted, pieces, vectors, key, actor, started)
+                    document_id, job_id = self._write(tx, incoming, ready, key, actor, started)
                     self._files.publish(key, staged)
                     return document_id, job_id, False
             return self._duplicate(known, incoming, actor, started)
         finally:
             staged.unlink(missing_ok=True)
 
-    def _write(self, tx: Tx, incoming, extracted: Extracted, pieces, vectors, key: str, actor: Actor, started: str):  # noqa: ANN
-        fields = incoming.fields
+    def _write(
+        self,
+        tx: Tx,
+        incoming: Incoming,
+        extracted: Extracted,
+        pieces: list[ChunkText],
+        vectors: np.ndarray | None,
+        key: str,
+        actor: Actor,
+        started: str,
+    ) -> tuple[int, int]:
+        fields, extracted = incoming.fields, ready.extracted
         path = getattr(fields, "path", None) or (None if incoming.is_note else incoming.filename)
         try:
-            space = self._embedding.space_for_writing(tx) if vectors is not None else None
+            space = self._embedding.space_for_writing(tx) if ready.vectors is not None else None
         except EmbedderUnavailable:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             space = None
@@ -107,7 +128,7 @@ class Ingest:
             "bytes": len(incoming.data),
             "file": key,
         }
-        document_id = insert_document(tx, values, [*extracted.tags, *fields.tags], pieces, job_uuid, vectors, space)
+        document_id = insert_document(tx, values, [*extracted.tags, *fields.tags], ready.pieces, job_uuid, ready.vectors, space)
         tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
         tx.execute(sa.delete(file_removals).where(file_removals.c.key == key))
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
@@ -172,10 +193,6 @@ class Ingest:
             )
         error.details["job_id"] = job_id
         return error
-
-
-def _embedded_text(piece: ChunkText) -> str:
-    return piece.content
 
 
 def _title(text: str, path: str | None) -> str:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from pydantic import Field, model_validator
 
 from kb_documents.models import DocType, Title, Trust
+from kb_framework.api import Flag
 from kb_framework.store.documents import add_tags, delete_documents, remove_tags, touch
 from kb_framework.store.store import Tx
 from kb_framework.validation import Body, JsonObject, Tag
@@ -16,7 +17,7 @@ from kb_framework.validation import Body, JsonObject, Tag
 class Delete(Body):
     """Delete documents for good."""
 
-    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+    def apply(self, tx: Tx, documents: sa.Select) -> None:
         delete_documents(tx, documents)
 
 
@@ -35,7 +36,7 @@ class ChangeTags(Body):
             raise ValueError(f"{both[0]!r} is both added and removed")
         return self
 
-    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+    def apply(self, tx: Tx, documents: sa.Select) -> None:
         remove_tags(tx, documents, self.remove or ())
         add_tags(tx, documents, self.add or ())
         touch(tx, documents)
@@ -45,11 +46,7 @@ class SetTags(Body):
     """Replace all tags."""
 
     new_tags: Annotated[
-        list[Tag],
-        Field(
-            description="The tags that replace all others; [] clears. `tags` selects.",
-            json_schema_extra={"flag": "--set"},
-        ),
+        list[Tag], Flag("--set"), Field(description="The tags that replace all others; [] clears. `tags` selects.")
     ]
 
     @model_validator(mode="before")
@@ -59,7 +56,7 @@ class SetTags(Body):
             raise ValueError("new_tags is required: tags selects; new_tags replaces")
         return values
 
-    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+    def apply(self, tx: Tx, documents: sa.Select) -> None:
         remove_tags(tx, documents, None)
         add_tags(tx, documents, self.new_tags)
         touch(tx, documents)
@@ -73,5 +70,5 @@ class Update(Body):
     metadata: JsonObject | None = None
     trust: Trust | None = None
 
-    def apply(self, tx: Tx, documents: sa.Select[Any]) -> None:
+    def apply(self, tx: Tx, documents: sa.Select) -> None:
         touch(tx, documents, **self.model_dump(exclude_none=True))

@@ -120,7 +120,7 @@ class DocumentsService:
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
         return self._files.path(row.file), name
 
-    def _documents(self, tx: Tx, query: sa.Select[Any]) -> list[Document]:
+    def _documents(self, tx: Tx, query: sa.Select) -> list[Document]:
         rows = tx.rows(query.where(tx.owns(documents)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
@@ -223,7 +223,7 @@ class DocumentsService:
         return True
 
 
-def _paged(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
+def _paged(query: sa.Select, page: Page) -> sa.Select:
     return query.limit(page.per_page).offset((page.number - 1) * page.per_page)
 
 

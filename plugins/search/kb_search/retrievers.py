@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from kb_framework.api import Candidate, RetrievalQuery
@@ -16,7 +14,7 @@ from kb_framework.store.tables import chunks, documents
 _WEIGHTS = (2.0, 1.5, 1.0)
 
 
-def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select[Any]:
+def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
     """The chunks a search may return."""
     allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
     if query.condition is not None:
