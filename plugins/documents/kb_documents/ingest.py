@@ -86,17 +86,7 @@ class Ingest:
         finally:
             staged.unlink(missing_ok=True)
 
-    def _write(
-        self,
-        tx: Tx,
-        incoming: Incoming,
-        extracted: Extracted,
-        pieces: list[ChunkText],
-        vectors: np.ndarray | None,
-        key: str,
-        actor: Actor,
-        started: str,
-    ) -> tuple[int, int]:
+    def _write(self, tx: Tx, incoming: Incoming, ready: Ready, key: str, actor: Actor, started: str) -> tuple[int, int]:
         fields, extracted = incoming.fields, ready.extracted
         path = getattr(fields, "path", None) or (None if incoming.is_note else incoming.filename)
         try:
