@@ -88,6 +88,10 @@ class SqliteBackend:
         text = str(getattr(error, "orig", error))
         return isinstance(error, exc.OperationalError) and ("locked" in text or "busy" in text)
 
+    def is_damaged(self, error: Exception) -> bool:
+        text = str(getattr(error, "orig", error))
+        return "not a database" in text or "malformed" in text
+
     def begin_plan(self, connection: sa.Connection) -> None:
         connection.execute(sa.schema.CreateTable(tables.plan_documents, if_not_exists=True))
         connection.execute(sa.delete(tables.plan_documents))

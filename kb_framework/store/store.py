@@ -11,13 +11,13 @@ from sqlalchemy import exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.errors import Busy, StoreUnusable
-from kb_framework.store.sqlite import SqliteBackend
+from kb_framework.store.backend import Backend
 
 
 class Tx:
     """A transaction of one organization."""
 
-    def __init__(self, connection: sa.Connection, backend: SqliteBackend, organization_id: str) -> None:
+    def __init__(self, connection: sa.Connection, backend: Backend, organization_id: str) -> None:
         self.connection = connection
         self.backend = backend
         self.organization_id = organization_id
@@ -40,7 +40,7 @@ class Tx:
 
 
 class Store:
-    def __init__(self, backend: SqliteBackend) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
     @contextmanager
@@ -64,7 +64,7 @@ class Store:
                 raise Busy("another process is writing; try again", hint="KB_BUSY_TIMEOUT sets how long to wait") from error
             raise
         except exc.DatabaseError as error:
-            if "not a database" in str(error.orig) or "malformed" in str(error.orig):
+            if self.backend.is_damaged(error):
                 raise StoreUnusable(
                     f"the database is damaged: {error.orig}", hint="run kb doctor, or restore a backup"
                 ) from error
