@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
     from sqlalchemy import ColumnElement, Select
 
     from kb_framework.store.store import Tx
@@ -319,12 +318,15 @@ class ChunkText:
 
 
 class EmbedderObject(Protocol):
-    """What an embedder target offers. Vectors are float32, one row per text, of unit length (all zeros for no content)."""
+    """What an embedder target offers.
+
+    A vector is the bytes of `dimensions` float32 numbers, of unit length, or all zeros for a text without content.
+    """
 
     model: str
     dimensions: int
 
-    def encode(self, texts: list[str]) -> np.ndarray: ...
+    def encode(self, texts: list[str]) -> list[bytes]: ...
 
 
 class Operation(Protocol):

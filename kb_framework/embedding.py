@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kb_framework.api import EmbedderObject
 from kb_framework.errors import EmbedderUnavailable
@@ -11,9 +10,6 @@ from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.store.documents import Space, active_space, create_space
 from kb_framework.store.store import Store, Tx
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Embedding:
@@ -52,7 +48,7 @@ class Embedding:
             self._embedder = self._build(self._plugins.embedders.plugin_of(item.name), item.target)
         return self._embedder
 
-    def encode(self, texts: list[str]) -> np.ndarray | None:
+    def encode(self, texts: list[str]) -> list[bytes] | None:
         """Vectors for texts, or None where there is no embedder."""
         return None if self.problem else self.embedder().encode(texts)
 

@@ -22,8 +22,6 @@ from kb_framework.store.tables import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from kb_framework.store.store import Tx
 
 
@@ -67,7 +65,7 @@ def insert_document(
     tags: Iterable[str],
     pieces: Sequence[ChunkText],
     job_id: str,
-    vectors: np.ndarray | None,
+    vectors: list[bytes] | None,
     space: Space | None,
 ) -> int:
     """Add a document with its chunks; `values` are columns of `documents`."""
@@ -106,7 +104,7 @@ def insert_document(
                 tx.connection,
                 space.index_name,
                 tx.organization_id,
-                ((number, vector.tobytes()) for number, vector in zip(numbers, vectors, strict=True)),
+                zip(numbers, vectors, strict=True),
             )
     bump_revision(tx)
     return document_id

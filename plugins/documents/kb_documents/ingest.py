@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-import numpy as np
 import sqlalchemy as sa
 
 from kb_documents.language import by_script
@@ -42,7 +41,7 @@ class Ready:
 
     extracted: Extracted
     pieces: list[ChunkText]
-    vectors: np.ndarray | None
+    vectors: list[bytes] | None
 
 
 class Ingest:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import mmap
+import struct
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 
-_DTYPES = {"F16": np.float16, "F32": np.float32}
 # More says nothing new about a chunk, and keeps a pathological text from costing minutes.
 _MAX_TOKENS = 4096
+# Below this, adding numbers up costs less than importing numpy does.
+_FEW_TOKENS = 256
 
 
 class WordLlama:
@@ -39,7 +42,8 @@ class WordLlama:
         return tokenizer
 
     @cached_property
-    def _weights(self) -> np.ndarray:
+    def _table(self) -> tuple[mmap.mmap, int]:
+        """The file, mapped, and where its one tensor of half floats begins: a row per token."""
         path = self._folder / "weights" / "l2_supercat_256.safetensors"
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -47,16 +51,38 @@ class WordLlama:
         length = int.from_bytes(mapped[:8], "little")
         header = json.loads(mapped[8 : 8 + length])
         tensor = next(value for name, value in header.items() if name != "__metadata__")
-        begin, end = tensor["data_offsets"]
-        dtype = np.dtype(_DTYPES[tensor["dtype"]])
-        flat = np.frombuffer(mapped, dtype=dtype, count=(end - begin) // dtype.itemsize, offset=8 + length + begin)
-        return flat.reshape(tensor["shape"])
+        if tensor["dtype"] != "F16" or tensor["shape"][1] != self.dimensions:
+            raise RuntimeError(f"unexpected weights: {tensor}")
+        return mapped, 8 + length + tensor["data_offsets"][0]
 
-    def encode(self, texts: list[str]) -> np.ndarray:
+    @cached_property
+    def _weights(self) -> Any:
+        import numpy as np
+
+        mapped, begin = self._table
+        return np.frombuffer(mapped, dtype=np.float16, offset=begin).reshape(-1, self.dimensions)
+
+    def encode(self, texts: list[str]) -> list[bytes]:
         """A unit vector per text: the mean of its tokens' vectors; zeros for a text without tokens."""
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for row, encoding in enumerate(self._tokenizer.encode_batch(texts, add_special_tokens=False)):
-            if encoding.ids:
-                vectors[row] = self._weights[encoding.ids].astype(np.float32).mean(axis=0)
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+        few = sum(map(len, tokens)) <= _FEW_TOKENS
+        return [self._sum_up(ids) for ids in tokens] if few else self._average(tokens)
+
+    def _sum_up(self, tokens: list[int]) -> bytes:
+        mapped, begin = self._table
+        size = 2 * self.dimensions
+        rows = [struct.unpack_from(f"<{self.dimensions}e", mapped, begin + size * token) for token in tokens]
+        total = [math.fsum(column) for column in zip(*rows, strict=True)] or [0.0] * self.dimensions
+        norm = math.hypot(*total) or 1.0
+        return struct.pack(f"<{self.dimensions}f", *(value / norm for value in total))
+
+    def _average(self, tokens: list[list[int]]) -> list[bytes]:
+        import numpy as np
+
+        vectors = np.zeros((len(tokens), self.dimensions), dtype=np.float32)
+        for row, ids in enumerate(tokens):
+            if ids:
+                vectors[row] = self._weights[ids].astype(np.float32).mean(axis=0)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.where(norms > 0, norms, 1.0)
+        vectors /= np.where(norms > 0, norms, 1.0)
+        return [vector.tobytes() for vector in vectors]

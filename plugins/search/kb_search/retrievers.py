@@ -41,10 +41,8 @@ class VectorRetriever:
         if vectors is None:
             raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
         space = self._embedding.space(tx)
-        if space is None or not vectors[0].any():
+        if space is None or not any(vectors[0]):
             return []
         allowed = None if query.condition is None else allowed_chunks(query, tx)
-        found = tx.backend.search_vectors(
-            tx.connection, space.index_name, tx.organization_id, vectors[0].tobytes(), allowed, query.limit
-        )
+        found = tx.backend.search_vectors(tx.connection, space.index_name, tx.organization_id, vectors[0], allowed, query.limit)
         return [Candidate(chunk, score) for chunk, score in found]
