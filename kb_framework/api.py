@@ -192,12 +192,17 @@ class Embedder:
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """A function `(data: bytes, name: str) -> Extracted` for files with these endings."""
+    """A function `(data: bytes, name: str) -> Extracted` for files of one kind.
+
+    What a file is, is decided by its content where that tells (`media`), else by its name (`suffixes`). With `isolated`
+    it runs in a worker process with limits on time and memory: for whatever parses a complicated format.
+    """
 
     name: str
     target: str
     media: str
     suffixes: tuple[str, ...]
+    isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +305,19 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file inside a file: a mail's attachment, an archive's member. It becomes a document of its own."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Extracted:
-    """A file turned into text; `markdown` says that its structure is marked up as Markdown."""
+    """A file turned into text; `markdown` says that its structure is marked up as Markdown.
+
+    `pages` says where each page begins, as (offset in the text, page number), in order.
+    """
 
     text: str
     media: str
@@ -309,6 +325,8 @@ class Extracted:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     markdown: bool = False
+    pages: tuple[tuple[int, int], ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

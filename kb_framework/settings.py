@@ -78,6 +78,10 @@ class HostSettings(Section):
         description="Bulk operations on a larger share of all documents need force; 0 switches this off.",
     )
     max_file_bytes: WholeNumber = Field(100_000_000, ge=1, description="Larger files are refused.")
+    max_text_chars: WholeNumber = Field(20_000_000, ge=1000, description="A file that holds more text than this is refused.")
+    max_archive_files: WholeNumber = Field(10_000, ge=1, description="An archive with more files than this is refused.")
+    extract_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that reading one file may take.")
+    extract_memory_bytes: WholeNumber = Field(2_000_000_000, ge=100_000_000, description="Memory that reading one file may take.")
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
