@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from kb_framework.api import ChunkText
+from kb_framework.store.sql import among
 from kb_framework.store.tables import (
     chunks,
     document_tags,
@@ -65,67 +66,132 @@ def insert_document(
     tags: Iterable[str],
     pieces: Sequence[ChunkText],
     job_id: str,
-    vectors: list[bytes] | None,
+    vectors: Mapping[str, bytes],
     space: Space | None,
 ) -> int:
-    """Add a document with its chunks; `values` are columns of `documents`."""
+    """Add a document with its chunks; `values` are columns of `documents`, `vectors` are by content hash."""
     time = now()
     row = {**values, "organization_id": tx.organization_id, "chunk_count": len(pieces), "created_at": time}
     inserted = tx.execute(sa.insert(documents).values({**row, "updated_at": time, "indexed_at": time}))
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
     add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
-    if pieces:
-        rows = [
-            {
-                "id": str(uuid.uuid4()),
-                "organization_id": tx.organization_id,
-                "document_id": document_id,
-                "job_id": job_id,
-                "chunk_index": index,
-                "content": piece.content,
-                "content_hash": content_hash(piece.content),
-                "metadata": dict(piece.metadata),
-                "created_at": time,
-            }
-            for index, piece in enumerate(pieces)
-        ]
-        tx.execute(sa.insert(chunks), rows)
-        sequence = sa.select(chunks.c.seq).where(chunks.c.document_id == document_id).order_by(chunks.c.chunk_index)
-        numbers = list(tx.connection.scalars(sequence))
-        tx.backend.add_text(
-            tx.connection,
-            (
-                (number, values["title"], " ".join(piece.metadata.get("heading_path") or ()), piece.content)
-                for number, piece in zip(numbers, pieces, strict=True)
-            ),
-        )
-        if vectors is not None and space is not None:
-            tx.backend.add_vectors(
-                tx.connection,
-                space.index_name,
-                tx.organization_id,
-                zip(numbers, vectors, strict=True),
-            )
+    numbers = _insert_chunks(tx, document_id, list(enumerate(pieces)), job_id, vectors, space)
+    _add_text(tx, values["title"], zip(numbers, pieces, strict=True))
     bump_revision(tx)
     return document_id
+
+
+def replace_content(
+    tx: Tx,
+    document_id: int,
+    values: dict[str, Any],
+    pieces: Sequence[ChunkText],
+    job_id: str,
+    vectors: Mapping[str, bytes],
+    space: Space | None,
+) -> None:
+    """Give a document new content. A chunk whose text is still there keeps its row, and so its id and all curation."""
+    query = sa.select(chunks.c.seq, chunks.c.content_hash).where(chunks.c.document_id == document_id)
+    waiting: dict[str, list[int]] = {}
+    for number, digest in tx.execute(query.order_by(chunks.c.chunk_index)):
+        waiting.setdefault(digest, []).append(number)
+    every = [number for numbers in waiting.values() for number in numbers]
+    kept: list[tuple[int, int, ChunkText]] = []
+    new: list[tuple[int, ChunkText]] = []
+    for index, piece in enumerate(pieces):
+        same = waiting.get(content_hash(piece.content))
+        if same:
+            kept.append((same.pop(0), index, piece))
+        else:
+            new.append((index, piece))
+    gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, [number for numbers in waiting.values() for number in numbers]))
+    # Titles and headings are indexed with every chunk, and may have changed around those that stay.
+    tx.backend.remove_text(tx.connection, sa.select(chunks.c.seq).where(among(chunks.c.seq, every)))
+    for name in vector_indexes(tx):
+        tx.backend.remove_vectors(tx.connection, name, gone)
+    tx.execute(sa.delete(chunks).where(chunks.c.seq.in_(gone)))
+    for number, index, piece in kept:
+        values_now = {"chunk_index": index, "metadata": dict(piece.metadata)}
+        tx.execute(sa.update(chunks).where(chunks.c.seq == number).values(values_now))
+    added = _insert_chunks(tx, document_id, new, job_id, vectors, space)
+    numbered = [(number, piece) for number, _, piece in kept] + list(zip(added, (piece for _, piece in new), strict=True))
+    _add_text(tx, values["title"], numbered)
+    row = {**values, "chunk_count": len(pieces), "updated_at": now(), "indexed_at": now()}
+    tx.execute(sa.update(documents).where(documents.c.id == document_id).values(row))
+    bump_revision(tx)
+
+
+def vector_indexes(tx: Tx) -> list[str]:
+    return list(tx.connection.scalars(sa.select(embedding_spaces.c.index_name)))
+
+
+def _insert_chunks(
+    tx: Tx,
+    document_id: int,
+    pieces: Sequence[tuple[int, ChunkText]],
+    job_id: str,
+    vectors: Mapping[str, bytes],
+    space: Space | None,
+) -> list[int]:
+    """Add chunks at their places in the document; their numbers, in the same order."""
+    if not pieces:
+        return []
+    time = now()
+    rows = [
+        {
+            "id": str(uuid.uuid4()),
+            "organization_id": tx.organization_id,
+            "document_id": document_id,
+            "job_id": job_id,
+            "chunk_index": index,
+            "content": piece.content,
+            "content_hash": content_hash(piece.content),
+            "metadata": dict(piece.metadata),
+            "created_at": time,
+        }
+        for index, piece in pieces
+    ]
+    tx.execute(sa.insert(chunks), rows)
+    found = sa.select(chunks.c.id, chunks.c.seq).where(chunks.c.document_id == document_id)
+    by_id = {row[0]: row[1] for row in tx.execute(found)}
+    numbers = [by_id[row["id"]] for row in rows]
+    if space is not None:
+        embedded = [
+            (number, vectors[row["content_hash"]])
+            for number, row in zip(numbers, rows, strict=True)
+            if row["content_hash"] in vectors
+        ]
+        tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
+    return numbers
+
+
+def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> None:
+    rows = [(number, title, " ".join(piece.metadata.get("heading_path") or ()), piece.content) for number, piece in numbered]
+    if rows:
+        tx.backend.add_text(tx.connection, rows)
 
 
 def delete_documents(tx: Tx, selected: sa.Select) -> None:
     """Remove documents with everything derived from them; their files are noted for removal after the commit."""
     gone = sa.select(chunks.c.seq).where(chunks.c.document_id.in_(selected))
     tx.backend.remove_text(tx.connection, gone)
-    for index in tx.connection.scalars(sa.select(embedding_spaces.c.index_name)).all():
-        tx.backend.remove_vectors(tx.connection, index, gone)
+    for name in vector_indexes(tx):
+        tx.backend.remove_vectors(tx.connection, name, gone)
     tx.execute(sa.delete(chunks).where(chunks.c.document_id.in_(selected)))
     tx.execute(sa.delete(document_tags).where(document_tags.c.document_id.in_(selected)))
+    release_files(tx, selected)
+    tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
+    bump_revision(tx)
+
+
+def release_files(tx: Tx, selected: sa.Select) -> None:
+    """Note the files of these documents for removal after the commit, unless another document refers to them."""
     keeping = documents.alias()
     kept = sa.select(keeping.c.id).where(keeping.c.file == documents.c.file, keeping.c.id.not_in(selected))
     files = sa.select(documents.c.file, sa.literal(now())).distinct()
     files = files.where(documents.c.id.in_(selected), documents.c.file.is_not(None), ~sa.exists(kept))
     known = sa.select(file_removals.c.key)
     tx.execute(sa.insert(file_removals).from_select(["key", "created_at"], files.where(documents.c.file.not_in(known))))
-    tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
-    bump_revision(tx)
 
 
 def add_tags(tx: Tx, selected: sa.Select, tags: Iterable[str]) -> None:
