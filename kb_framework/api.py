@@ -1,5 +1,7 @@
 """The nouns that plugins return and receive: frozen, typed, free of heavy imports.
 
+They are named tuples because every command pays for defining them, and a frozen dataclass costs ten times as much.
+
 A `target` is an import path, `"package.module:attribute"`, resolved only when it is needed, so that a plugin's
 entry point costs nothing at start.
 """
@@ -7,9 +9,9 @@ entry point costs nothing at start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
@@ -29,8 +31,7 @@ def resolve(target: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(NamedTuple):
     """Who asks, and in which organization."""
 
     organization_id: str = DEFAULT_ORGANIZATION
@@ -40,16 +41,14 @@ class Actor:
 # What registration hooks return
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsSection:
+class SettingsSection(NamedTuple):
     """A pydantic-settings model (a `kb_framework.settings.Section`), read as `KB_<NAME>_<FIELD>` and `[name]`."""
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """One step of a plugin's schema; `target` is called with the transaction, once per database."""
 
     version: int
@@ -57,20 +56,18 @@ class Migration:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A framework-free class, built once per engine.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selection`, `mutation`, `retrieval`, `embedding`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, or another service's name.
     """
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Routes:
+class Routes(NamedTuple):
     """Litestar handlers or routers, mounted under `/api/v1`; with `build`, a function of the plugins that returns them."""
 
     name: str
@@ -78,8 +75,7 @@ class Routes:
     build: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A cyclopts command; `"chunks get"` is the command `get` of the group `chunks`.
 
     With `build`, the target is a function of the plugins and the command's name that returns the command.
@@ -92,8 +88,7 @@ class Command:
     build: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
     With `build`, the target is a function of the plugins and the tool's name that returns it.
@@ -110,8 +105,7 @@ class Tool:
     build: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClientMethod:
+class ClientMethod(NamedTuple):
     """A method of the engine client: a function whose first parameter is the client."""
 
     name: str
@@ -119,8 +113,7 @@ class ClientMethod:
     build: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionFilter:
+class SelectionFilter(NamedTuple):
     """A named condition on documents.
 
     The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`. The annotation is the
@@ -133,15 +126,13 @@ class SelectionFilter:
     flag: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """In a field's `Annotated`: the command-line flag to use instead of the field's own name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class MutationKind:
+class MutationKind(NamedTuple):
     """An operation on a selection of documents.
 
     The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, documents)`, which changes all
@@ -174,24 +165,21 @@ class MutationKind:
         return self.tool or f"kb_bulk_{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Retriever:
+class Retriever(NamedTuple):
     """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first."""
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Embedder:
+class Embedder(NamedTuple):
     """A class built like a service that satisfies `EmbedderObject`."""
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Extractor:
+class Extractor(NamedTuple):
     """A function `(data: bytes, name: str) -> Extracted` for files of one kind.
 
     What a file is, is decided by its content where that tells (`media`), else by its name (`suffixes`). With `isolated`
@@ -205,8 +193,7 @@ class Extractor:
     isolated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Chunker:
+class Chunker(NamedTuple):
     """A function `(extracted: Extracted) -> list[ChunkText]`."""
 
     name: str
@@ -216,15 +203,13 @@ class Chunker:
 # What in-flight hooks receive and return
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Which documents: the filters that were given, by name."""
 
     filters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A mutation about to happen, with its documents frozen.
 
     `documents` selects their ids; it is valid inside the transaction it came with and never widens.
@@ -238,8 +223,7 @@ class Plan:
     matched: int
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(NamedTuple):
     """Why one document, or (without an id) the whole plan, must not be changed."""
 
     reason: str
@@ -256,8 +240,7 @@ class Changes:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class MutationResult:
+class MutationResult(NamedTuple):
     kind: str
     actor: Actor
     job_id: int | None
@@ -271,8 +254,7 @@ class MutationResult:
         return "partial_failure" if self.failed else "done"
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalQuery:
+class RetrievalQuery(NamedTuple):
     """What to look for. `condition` is the AND of filters and narrowings over `documents` and `chunks`, or None for all.
 
     `limit` is how many candidates each retriever returns; `retrievers` which of them run.
@@ -286,16 +268,14 @@ class RetrievalQuery:
     condition: ColumnElement[bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A chunk by its number in the store, with the retriever's own score: higher is better."""
 
     chunk: int
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A fused candidate: its score, and rank and score in each list that had it."""
 
     chunk: int
@@ -304,16 +284,14 @@ class Hit:
     scores: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(NamedTuple):
     """A file inside a file: a mail's attachment, an archive's member. It becomes a document of its own."""
 
     name: str
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
+class Extracted(NamedTuple):
     """A file turned into text; `markdown` says that its structure is marked up as Markdown.
 
     `pages` says where each page begins, as (offset in the text, page number), in order.
@@ -323,16 +301,15 @@ class Extracted:
     media: str
     title: str | None = None
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     markdown: bool = False
     pages: tuple[tuple[int, int], ...] = ()
     attachments: tuple[Attachment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkText:
+class ChunkText(NamedTuple):
     content: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
 
 
 class EmbedderObject(Protocol):

@@ -5,7 +5,6 @@ Only what the command line names is imported. `kb --help` reads the commands' de
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import logging
 import os
@@ -39,12 +38,14 @@ _INTERRUPTED = 130
 
 def main() -> NoReturn:
     code = run(sys.argv[1:])
-    with contextlib.suppress(BrokenPipeError):
+    try:
         sys.stdout.flush()
-        sys.exit(code)
-    # The reader went away: what is left in the buffer has nowhere to go.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        # The reader went away: what is left in the buffer has nowhere to go.
+        pass
+    # Everything is closed and flushed; tearing down the interpreter would cost more than most commands.
+    os._exit(code)
 
 
 def run(argv: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import sys
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ def serve(*, host: str = "127.0.0.1", port: int = 8420, cli: Cli) -> None:
     """
     from kb_framework.server import serve as run_server
 
+    gc.enable()
     run_server(cli.bootstrap, cli.plugins, host, port)
 
 
@@ -54,6 +56,7 @@ def mcp(
         rows = [(name, tokens) for name, tokens in costs.items()]
         cli.table(costs, [*rows, ("total", sum(costs.values()))], ("tool", "tokens"))
         return
+    gc.enable()
     # The engine is opened by the first tool call, so that the handshake is answered at once.
     serve_stdio(lambda: cli.engine, cli.plugins, chosen)
 

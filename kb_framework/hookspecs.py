@@ -48,8 +48,8 @@ def kb_settings() -> Iterable[api.SettingsSection]:  # type: ignore[empty-body]
 def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
     """Declare the steps that bring a database to this plugin's schema.
 
-    Called at start. Return them numbered from 1; each runs once per database, in order, in one transaction with all others
-    that are due. A step never changes after its release. An exception in a step leaves the database as it was.
+    Called at start. Return them numbered from 1; each runs once per database, in order, under the write lock. A step never
+    changes after its release. An exception rolls back what this plugin's steps did and marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl

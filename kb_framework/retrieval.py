@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -47,7 +46,7 @@ class Retrieval:
     def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
         narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose)
         conditions = [*narrowings, *([] if query.condition is None else [query.condition])]
-        query = dataclasses.replace(query, condition=sa.and_(*conditions) if conditions else None)
+        query = query._replace(condition=sa.and_(*conditions) if conditions else None)
         lists: dict[str, list[Candidate]] = {}
         degraded: dict[str, str] = {}
         milliseconds: dict[str, float] = {}

@@ -47,7 +47,7 @@ def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "kb_framework.cli", *arguments],
+            [sys.executable, "-m", "kb_framework", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -73,7 +73,7 @@ class RunningServer:
 def start_server(*arguments: str, **environment: str) -> RunningServer:
     """`kb serve` on a free port, once it says that it serves."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework.cli", "serve", "--port", "0", *arguments],
+        [sys.executable, "-m", "kb_framework", "serve", "--port", "0", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -124,11 +124,11 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         module = module or f"{name}_plugin_{len(list(folder.glob('*.py')))}"
         distribution = distribution or module.replace("_", "-")
         folder.mkdir(exist_ok=True)
-        (folder / f"{module}.py").write_text(source)
+        (folder / f"{module}.py").write_text(source, encoding="utf-8")
         info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
         info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[kb_framework]\n{name} = {module}\n")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8")
+        (info / "entry_points.txt").write_text(f"[kb_framework]\n{name} = {module}\n", encoding="utf-8")
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.setenv("PYTHONPATH", str(folder))
 

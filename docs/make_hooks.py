@@ -1,0 +1,103 @@
+"""Write docs/hooks.md, the hook reference, from the signatures and docstrings of kb_framework/hookspecs.py."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "kb_framework" / "hookspecs.py"
+TARGET = HERE / "hooks.md"
+
+INTRODUCTION = """\
+<!-- Made by `python docs/make_hooks.py` from kb_framework/hookspecs.py. Change the docstrings there, then run it. -->
+
+# Hooks
+
+A plugin is a module with functions named after hooks, marked `@hookimpl`. [plugins.md](plugins.md) shows how to write one.
+The nouns (`api.Command`, `api.Plan`, …) are in `kb_framework/api.py`. An implementation may leave out parameters.
+
+A *registration* hook is asked once, at start, and returns frozen descriptions. A `target` in them is an import path,
+`"package.module:attribute"`, imported only when it is needed. Names are unique across plugins; a clash is an error that
+names both. A plugin that raises here has failed: its contributions are gone, the rest works, and documents cannot be
+changed until it is fixed or switched off, because it might be the one that guards them.
+
+An *in-flight* hook is called while an operation runs. Every plugin is asked, the built-in ones first, then by name. Where
+the first answer decides, the order is reversed, so that a plugin may answer in place of a built-in one.
+"""
+
+
+@dataclass(frozen=True)
+class Hook:
+    name: str
+    part: str
+    signature: str
+    returns: str
+    first_result: bool
+    summary: str
+    body: str
+
+    @property
+    def combined(self) -> str:
+        """How the answers of several plugins become one."""
+        if self.first_result:
+            return "the first that is not None decides"
+        if self.part == "Registration":
+            return "merged by name"
+        if "ColumnElement" in self.returns:
+            return "combined with AND"
+        return "–" if self.returns == "None" else "collected"
+
+    @property
+    def exception(self) -> str:
+        """The docstring's own sentence about exceptions."""
+        found = re.search(r"An exception (?:here |in a step )?(\w[^.;]*)[.;]", " ".join(self.body.split()))
+        if found is None:
+            raise SystemExit(f"{self.name}: its docstring must say what an exception does: 'An exception …'")
+        return found.group(1).replace("marks the plugin as failed", "the plugin has failed")
+
+
+def read_hooks(source: str) -> list[Hook]:
+    in_flight = source[: source.index("\n# In flight\n")].count("\n") + 1
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name.startswith("kb_")]
+    return [_hook(node, "In flight" if node.lineno > in_flight else "Registration") for node in functions]
+
+
+def _hook(node: ast.FunctionDef, part: str) -> Hook:
+    documentation = ast.get_docstring(node)
+    if not documentation:
+        raise SystemExit(f"{node.name} has no docstring")
+    summary, _, body = documentation.partition("\n")
+    if "```python" not in body:
+        raise SystemExit(f"{node.name}: its docstring must have an example")
+    returns = ast.unparse(node.returns) if node.returns else "None"
+    return Hook(
+        name=node.name,
+        part=part,
+        signature=f"def {node.name}({ast.unparse(node.args)}) -> {returns}",
+        returns=returns,
+        first_result=any("firstresult" in ast.unparse(decorator) for decorator in node.decorator_list),
+        summary=summary,
+        # Formatted as a module of its own: two lines before a function.
+        body=body.strip().replace("\n\n@hookimpl", "\n\n\n@hookimpl"),
+    )
+
+
+def render(source: str) -> str:
+    """The whole page."""
+    hooks = read_hooks(source)
+    lines = [INTRODUCTION]
+    for part in ("Registration", "In flight"):
+        chosen = [hook for hook in hooks if hook.part == part]
+        lines += [f"# {part}\n", "| hook | what it does | answers are | an exception |", "|---|---|---|---|"]
+        lines += [f"| [{h.name}](#{h.name}) | {h.summary.rstrip('.')} | {h.combined} | {h.exception} |" for h in chosen]
+        lines.append("")
+        for hook in chosen:
+            lines += [f"## {hook.name}\n", f"```text\n{hook.signature}\n```\n", hook.summary + "\n", hook.body + "\n"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
