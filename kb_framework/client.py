@@ -12,14 +12,18 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.plugins import Plugins
+
+if TYPE_CHECKING:
+    from kb_framework.streaming import StreamedReply
 
 ADDRESS_FILE = "engine.json"
 _CONNECT_SECONDS = 5.0
@@ -34,6 +38,10 @@ class Reply(NamedTuple):
 
 class Transport(Protocol):
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
+
+    def stream(
+        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    ) -> AbstractContextManager[StreamedReply]: ...
 
     def close(self) -> None: ...
 
@@ -57,10 +65,7 @@ class Engine:
         file: tuple[str, bytes] | None = None,
     ) -> Reply:
         """One request under `/api/v1`. Parameters that are None are not sent."""
-        target = "/api/v1" + quote(path)
-        given = {name: value for name, value in (params or {}).items() if value is not None}
-        if given:
-            target += "?" + urlencode(given, doseq=True)
+        target = _target(path, params or {})
         headers: dict[str, str] = {"Accept": "application/json"}
         body = b""
         if file is not None:
@@ -91,6 +96,17 @@ class Engine:
 
     def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
         return _decoded(self.request("POST", path, fields=fields, file=(filename, data)))
+
+    def download(self, path: str, **params: Any) -> Iterator[bytes]:
+        """The body of an answer, part by part, however large it is."""
+        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*"}, ()) as reply:
+            yield from _successful(reply)
+
+    def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:
+        """Post a body part by part, however large it is."""
+        headers = {"Accept": "application/json", "Content-Type": "application/octet-stream", "Content-Length": str(length)}
+        with self._transport.stream("POST", _target(path, params), headers, parts) as reply:
+            return json.loads(b"".join(_successful(reply)))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         item = self._plugins.client_methods.get(name) if self._plugins and not name.startswith("_") else None
@@ -144,6 +160,17 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _target(path: str, params: Mapping[str, Any]) -> str:
+    query = urlencode(given(**params), doseq=True)
+    return "/api/v1" + quote(path) + (f"?{query}" if query else "")
+
+
+def _successful(reply: StreamedReply) -> Iterator[bytes]:
+    if not 200 <= reply.status < 300:
+        raise EngineError(reply.status, _decoded(Reply(reply.status, reply.headers, b"".join(reply.parts))))
+    return reply.parts
+
+
 class HttpTransport:
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self.url = url.rstrip("/")
@@ -154,12 +181,7 @@ class HttpTransport:
         self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
-        try:
-            connection.connect()
-            connection.sock.settimeout(_ANSWER_SECONDS)
+        with self._connected() as connection:
             connection.request(
                 method,
                 self._parts.path + target,
@@ -168,6 +190,27 @@ class HttpTransport:
             )
             answer = connection.getresponse()
             return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+
+    @contextmanager
+    def stream(self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]) -> Iterator[StreamedReply]:
+        from kb_framework.streaming import http_stream
+
+        everything = {**headers, **self._authorization}
+        with (
+            self._connected() as connection,
+            http_stream(connection, method, self._parts.path + target, everything, body) as reply,
+        ):
+            yield reply
+
+    @contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPConnection]:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
+        try:
+            connection.connect()
+            connection.sock.settimeout(_ANSWER_SECONDS)
+            yield connection
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise EngineUnreachable(
@@ -202,10 +245,17 @@ class AsgiTransport:
 
         return asyncio.run_coroutine_threadsafe(self._call(method, target, headers, body), self._loop).result()
 
-    async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+    def stream(
+        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    ) -> AbstractContextManager[StreamedReply]:
+        from kb_framework.streaming import asgi_stream
+
+        return asgi_stream(self._app, self._loop, self._scope(method, target, headers), body)
+
+    def _scope(self, method: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
         path, _, query = target.partition("?")
-        fields = {"host": "localhost", "content-length": str(len(body)), **headers}
-        scope: Any = {
+        fields = {"host": "localhost", **headers}
+        return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -219,6 +269,9 @@ class AsgiTransport:
             "client": ("127.0.0.1", os.getpid()),
             "server": ("localhost", 80),
         }
+
+    async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        scope = self._scope(method, target, {"content-length": str(len(body)), **headers})
         sent: list[Any] = []
         incoming: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -61,16 +61,25 @@ def mcp(
     serve_stdio(lambda: cli.engine, cli.plugins, chosen)
 
 
-def doctor(*, cli: Cli) -> int:
-    """Check settings, plugins, database, full text, vectors and files. Exit 0 if all is well or only warnings, else 3."""
+def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -> int:
+    """Check settings, plugins, database, full text, vectors and files. Exit 0 if all is well or only warnings, else 3.
+
+    Parameters
+    ----------
+    repair
+        Make anew what is derived from documents and chunks where it is wrong, say what was done, and check again.
+    """
     try:
-        report = cli.engine.get("/doctor")
+        report = cli.engine.post("/doctor/repair") if repair else cli.engine.get("/doctor")
     except KBError as error:
         report = {
             "status": "error",
             "checks": [{"name": "engine", "state": "error", "message": error.message}],
         }
-    rows = [(check["state"], check["name"], check["message"]) for check in report["checks"]]
+    rows = [("repaired", "", sentence) for sentence in report.get("repairs", ())]
+    if repair and not rows:
+        rows = [("ok", "repair", "there was nothing to repair")]
+    rows += [(check["state"], check["name"], check["message"]) for check in report["checks"]]
     cli.table(report, rows, ("state", "what", "finding"))
     return 3 if report["status"] == "error" else 0
 

@@ -86,17 +86,31 @@ class Cli:
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     @contextmanager
-    def progress(self, items: Sequence[T], label: str) -> Iterator[Iterable[T]]:
-        """The items, with a progress bar where someone looks."""
+    def progress(self, items: Sequence[T], label: str, arriving: Iterable[T] | None = None) -> Iterator[Iterable[T]]:
+        """The items (as they arrive), with a bar, rate and remaining time where someone looks."""
         if self.json or len(items) < 2 or not sys.stderr.isatty():
-            yield items
+            yield items if arriving is None else arriving
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            yield bar.track(items, description=label)
+            task = bar.add_task(label, total=len(items), rate="")
+
+            def counted() -> Iterator[T]:
+                for item in items if arriving is None else arriving:
+                    yield item
+                    speed = bar.tasks[0].speed
+                    bar.update(task, advance=1, rate=f"{speed:.0f}/s" if speed else "")
+
+            yield counted()
 
     def error(self, error: KBError) -> None:
         """The one place where an error becomes words on a terminal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 from kb_framework.api import EmbedderObject
@@ -27,6 +28,14 @@ class Embedding:
         self._choice = host_settings.embedder
         self._build = build
         self._embedder: EmbedderObject | None = None
+
+    def named(self, choice: str | None) -> Embedding:
+        """The same with another embedder than the configured one."""
+        if choice is None or choice == self._choice:
+            return self
+        other = copy.copy(self)
+        other._choice, other._embedder = choice, None
+        return other
 
     @property
     def problem(self) -> str | None:

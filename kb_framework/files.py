@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
@@ -49,6 +51,32 @@ class Files:
         if path.parent.resolve() != (self.root.resolve() / key[:2]):
             raise OSError("the file's folder leads out of the storage root")
         path.unlink(missing_ok=True)
+
+    def set_aside(self, keys: Iterable[str]) -> Path:
+        """Move files out of the storage, to a folder beside it where a person can look at them."""
+        folder = self.root.with_name("lost-files")
+        folder.mkdir(exist_ok=True)
+        for key in keys:
+            self.path(key).replace(folder / key[3:])
+        return folder
+
+    def pin(self, keys: Iterable[str]) -> Path:
+        """A folder with these files as they are now, that stay whatever happens to the originals; its owner removes it.
+
+        Links where the file system has them, else copies. A file that is not there is left out.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".pinned-", dir=self.root))
+        for key in keys:
+            target = folder / key
+            target.parent.mkdir(exist_ok=True)
+            try:
+                target.hardlink_to(self.path(key))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                shutil.copyfile(self.path(key), target)
+        return folder
 
     def keys(self) -> set[str]:
         return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}

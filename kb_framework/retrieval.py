@@ -57,7 +57,7 @@ class Retrieval:
             except Exception as error:
                 if len(query.retrievers) == 1:
                     raise
-                degraded[name] = error.message if isinstance(error, KBError) else f"{name} search failed"
+                degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
                 log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
             milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
         return Retrieved(self._fuse(query, lists), lists, degraded, milliseconds)
@@ -70,3 +70,7 @@ class Retrieval:
             for name, found in lists.items()
             for rank, candidate in enumerate(found, 1)
         ]
+
+
+def _words(error: KBError) -> str:
+    return f"{error.message}: {error.hint}" if error.hint else error.message

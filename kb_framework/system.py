@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from litestar import get
+from litestar import get, post
 from litestar.di import NamedDependency
+from litestar.status_codes import HTTP_200_OK
 from sqlalchemy import exc
 
 from kb_framework import __version__
 from kb_framework.api import Actor
 from kb_framework.app import KB
 from kb_framework.errors import KBError, error_codes
+from kb_framework.repair import Repair
 from kb_framework.store.documents import active_space
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals
 
@@ -68,6 +70,11 @@ class SystemService:
             "retrievers": [item.name for item in plugins.retrievers],
             "counts": self.counts(actor),
         }
+
+    def repair(self) -> dict[str, Any]:
+        """Make anew what is derived, then look again."""
+        done = Repair(self._kb.store, self._kb.files, self._kb.embedding).run()
+        return {**self.doctor(), "repairs": done}
 
     def doctor(self) -> dict[str, Any]:
         """Look everywhere; a check is ok, a warning, or an error, with what to do."""
@@ -126,7 +133,14 @@ class SystemService:
                         )
                     )
                 space = active_space(tx)
-                if space:
+                broken = backend.check_vectors(tx.connection, space.index_name) if space else None
+                if broken:
+                    found.append(_check("vectors", "error", f"the vector index is damaged ({broken}): kb doctor --repair"))
+                elif space:
+                    fill = backend.vector_fill(tx.connection, space.index_name)
+                    if fill.is_fragmented:
+                        words = f"{fill.share:.0%} of the vector index is in use: kb reindex --compact makes it smaller"
+                        found.append(_check("vectors", "warning", words))
                     vectors = backend.count_vectors(tx.connection, space.index_name)
                     if vectors > count:
                         found.append(
@@ -207,4 +221,10 @@ def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
     return system.doctor()
 
 
-handlers = [get_health, get_live, get_schema, get_doctor]
+@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK)
+def repair(system: NamedDependency[SystemService]) -> dict[str, Any]:
+    """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now."""
+    return system.repair()
+
+
+handlers = [get_health, get_live, get_schema, get_doctor, repair]

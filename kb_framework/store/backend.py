@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFill:
+    """How well a vector index uses its space: rows that are there, rows there is room for, and room that is needed."""
+
+    rows: int
+    slots: int
+    needed: int
+    bytes: int
+
+    @property
+    def share(self) -> float:
+        return self.rows / self.slots if self.slots else 1.0
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Whether more than half of the space is lost to holes that new rows never fill."""
+        return self.slots > 2 * self.needed
 
 
 class Backend(Protocol):
@@ -45,6 +66,22 @@ class Backend(Protocol):
 
     def count_text(self, connection: sa.Connection) -> int: ...
 
+    def has_text(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk, by its number, is indexed."""
+        ...
+
+    def remove_stray_text(self, connection: sa.Connection) -> int:
+        """Take out what belongs to no chunk; how many that was."""
+        ...
+
+    def check_text(self, connection: sa.Connection) -> str | None:
+        """What is wrong with the structure of the full-text index, or None. Needs a writing transaction."""
+        ...
+
+    def drop_full_text(self, connection: sa.Connection) -> None:
+        """Remove the full-text index, however damaged."""
+        ...
+
     def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None: ...
 
     def add_vectors(
@@ -66,6 +103,32 @@ class Backend(Protocol):
         ...
 
     def count_vectors(self, connection: sa.Connection, index: str) -> int: ...
+
+    def has_vector(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk, by its number, has a vector."""
+        ...
+
+    def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
+        """The vectors of those of the chunks that have one."""
+        ...
+
+    def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:
+        """Take out what belongs to no chunk; how many that was."""
+        ...
+
+    def check_vectors(self, connection: sa.Connection, index: str) -> str | None:
+        """What is wrong with the structure of a vector index, or None."""
+        ...
+
+    def vector_fill(self, connection: sa.Connection, index: str) -> VectorFill: ...
+
+    def drop_vectors(self, connection: sa.Connection, index: str) -> None:
+        """Remove a vector index, however damaged."""
+        ...
+
+    def copy_to(self, connection: sa.Connection, target: Path) -> None:
+        """Write the database as this transaction sees it to a new file, while others go on writing."""
+        ...
 
     def check(self, connection: sa.Connection) -> list[str]:
         """What the engine itself finds wrong; nothing when all is well."""

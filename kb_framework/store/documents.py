@@ -46,18 +46,45 @@ def active_space(tx: Tx) -> Space | None:
     return Space(*row) if row else None
 
 
-def create_space(tx: Tx, model: str, dimensions: int) -> Space:
-    """Record a new active space with an empty index."""
+def create_space(tx: Tx, model: str, dimensions: int, *, active: bool = True, suffix: str = "") -> Space:
+    """Record a new space with an empty index. One that is not active is being built beside the active one.
+
+    Whatever removes vectors removes them from every space, so that one being built never keeps what is gone; whatever adds
+    them adds them to the active one only, and the builder catches up before it takes over.
+    """
     number = (tx.scalar(sa.select(sa.func.max(embedding_spaces.c.id))) or 0) + 1
-    space = Space(model, dimensions, f"chunks_vec_{number}")
-    tx.execute(sa.update(embedding_spaces).values(active=False))
+    # A name is never used twice: the table of a former space may have been too damaged to be dropped.
+    while sa.inspect(tx.connection).has_table(f"chunks_vec_{number}{suffix}"):
+        number += 1
+    space = Space(model, dimensions, f"chunks_vec_{number}{suffix}")
+    if active:
+        tx.execute(sa.update(embedding_spaces).values(active=False))
     tx.execute(
         sa.insert(embedding_spaces).values(
-            model=model, dimensions=dimensions, index_name=space.index_name, active=True, created_at=now()
+            model=model, dimensions=dimensions, index_name=space.index_name, active=active, created_at=now()
         )
     )
     tx.backend.create_vectors(tx.connection, space.index_name, dimensions)
     return space
+
+
+def spaces_being_built(tx: Tx) -> list[Space]:
+    columns = embedding_spaces.c
+    query = sa.select(columns.model, columns.dimensions, columns.index_name).where(~columns.active).order_by(columns.id)
+    return [Space(*row) for row in tx.execute(query)]
+
+
+def activate_space(tx: Tx, space: Space) -> None:
+    """Let a space take over, and drop the one that was active."""
+    former = active_space(tx)
+    if former and former != space:
+        drop_space(tx, former)
+    tx.execute(sa.update(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name).values(active=True))
+
+
+def drop_space(tx: Tx, space: Space) -> None:
+    tx.execute(sa.delete(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name))
+    tx.backend.drop_vectors(tx.connection, space.index_name)
 
 
 def insert_document(
@@ -169,6 +196,17 @@ def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> 
     rows = [(number, title, " ".join(piece.metadata.get("heading_path") or ()), piece.content) for number, piece in numbered]
     if rows:
         tx.backend.add_text(tx.connection, rows)
+
+
+def add_missing_text(tx: Tx, after: int, limit: int) -> list[int]:
+    """Index chunks, of any organization, that full text lacks: those numbered above `after`, in order; their numbers."""
+    query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)
+    query = query.join(documents, documents.c.id == chunks.c.document_id)
+    query = query.where(chunks.c.seq > after, ~tx.backend.has_text(chunks.c.seq)).order_by(chunks.c.seq).limit(limit)
+    rows = tx.execute(query).all()
+    for row in rows:
+        _add_text(tx, row.title, [(row.seq, ChunkText(row.content, row.metadata))])
+    return [row.seq for row in rows]
 
 
 def delete_documents(tx: Tx, selected: sa.Select) -> None:

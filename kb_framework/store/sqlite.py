@@ -15,7 +15,8 @@ from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
 from kb_framework.store import tables
-from kb_framework.store.sql import JsonValues
+from kb_framework.store.backend import VectorFill
+from kb_framework.store.sql import JsonValues, among
 from kb_framework.store.text import index_text, query_terms
 
 # Its functions come from a compiled module without type information.
@@ -24,6 +25,8 @@ dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 log = logging.getLogger("kb.store")
 
 _READERS = 8
+# How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
+_VEC_SLOTS = 1024
 
 
 @compiles(JsonValues, "sqlite")
@@ -106,7 +109,8 @@ class SqliteBackend:
 
     def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
         values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
-        connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
+        if values:
+            connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
 
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
         connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
@@ -135,6 +139,26 @@ class SqliteBackend:
     def count_text(self, connection: sa.Connection) -> int:
         return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
 
+    def has_text(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        indexed = sa.table("chunks_fts_docsize", sa.column("id"))
+        return sa.exists().where(indexed.c.id == chunk)
+
+    def remove_stray_text(self, connection: sa.Connection) -> int:
+        known = "SELECT 1 FROM chunks WHERE chunks.seq = chunks_fts_docsize.id"
+        stray = f"SELECT id FROM chunks_fts_docsize WHERE NOT EXISTS ({known})"
+        return connection.exec_driver_sql(f"DELETE FROM chunks_fts WHERE rowid IN ({stray})").rowcount
+
+    def check_text(self, connection: sa.Connection) -> str | None:
+        try:
+            connection.exec_driver_sql("INSERT INTO chunks_fts(chunks_fts) VALUES ('integrity-check')")
+            self.count_text(connection)
+        except exc.DatabaseError as error:
+            return str(error.orig)
+        return None
+
+    def drop_full_text(self, connection: sa.Connection) -> None:
+        self._drop_virtual(connection, "chunks_fts")
+
     # Vectors
 
     def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None:
@@ -144,7 +168,8 @@ class SqliteBackend:
 
     def add_vectors(self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]) -> None:
         values = [(seq, organization_id, vector) for seq, vector in rows]
-        connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
+        if values:
+            connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
 
     def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None:
         table = sa.table(index, sa.column("rowid"))
@@ -183,6 +208,69 @@ class SqliteBackend:
     def count_vectors(self, connection: sa.Connection, index: str) -> int:
         return connection.exec_driver_sql(f"SELECT count(*) FROM {index}_rowids").scalar_one()
 
+    def has_vector(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        indexed = sa.table(f"{index}_rowids", sa.column("rowid"))
+        return sa.exists().where(indexed.c.rowid == chunk)
+
+    def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
+        table = sa.table(index, sa.column("rowid"), sa.column("embedding"))
+        found = connection.execute(sa.select(table.c.rowid, table.c.embedding).where(among(table.c.rowid, chunks)))
+        return {row.rowid: row.embedding for row in found}
+
+    def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:
+        known = f"SELECT 1 FROM chunks WHERE chunks.seq = {index}_rowids.rowid"
+        stray = list(connection.exec_driver_sql(f"SELECT rowid FROM {index}_rowids WHERE NOT EXISTS ({known})").scalars())
+        for number in stray:
+            connection.exec_driver_sql(f"DELETE FROM {index} WHERE rowid = ?", (number,))
+        return len(stray)
+
+    def check_vectors(self, connection: sa.Connection, index: str) -> str | None:
+        """The parts must agree: every row's chunk of vectors must be there, with room for its numbers."""
+        lost = (
+            f"SELECT count(*) FROM {index}_rowids AS r "
+            f"LEFT JOIN {index}_chunks AS c ON c.chunk_id = r.chunk_id "
+            f"LEFT JOIN {index}_vector_chunks00 AS v ON v.rowid = r.chunk_id "
+            f"WHERE c.chunk_id IS NULL OR v.vectors IS NULL"
+        )
+        try:
+            rows = connection.exec_driver_sql(lost).scalar_one()
+            connection.exec_driver_sql(f"SELECT rowid, embedding FROM {index} LIMIT 1").fetchall()
+        except exc.DatabaseError as error:
+            return str(error.orig)
+        return f"{rows} vectors have lost their numbers" if rows else None
+
+    def vector_fill(self, connection: sa.Connection, index: str) -> VectorFill:
+        count = f"SELECT partition00, count(*) FROM {index}_chunks GROUP BY 1"
+        chunks = dict(connection.exec_driver_sql(count).tuples().all())
+        joined = f"SELECT c.partition00, count(*) FROM {index}_rowids r JOIN {index}_chunks c USING (chunk_id) GROUP BY 1"
+        rows = dict(connection.exec_driver_sql(joined).tuples().all())
+        size = f"SELECT coalesce(sum(length(vectors)), 0) FROM {index}_vector_chunks00"
+        return VectorFill(
+            rows=sum(rows.values()),
+            slots=_VEC_SLOTS * sum(chunks.values()),
+            needed=_VEC_SLOTS * sum(-(-number // _VEC_SLOTS) for number in rows.values()),
+            bytes=connection.exec_driver_sql(size).scalar_one(),
+        )
+
+    def drop_vectors(self, connection: sa.Connection, index: str) -> None:
+        self._drop_virtual(connection, index)
+
+    def _drop_virtual(self, connection: sa.Connection, name: str) -> None:
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
+            return
+        except exc.DatabaseError as error:
+            log.warning("%s is too damaged to be dropped as a whole: %s", name, error.orig)
+        # A virtual table that has lost one of its parts cannot be opened, so not dropped either: take it apart.
+        parts = connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (f"{name}_*",))
+        for part in list(parts.scalars()):
+            if part.removeprefix(name)[1:2].isalpha():
+                connection.exec_driver_sql(f"DROP TABLE {part}")
+        connection.exec_driver_sql("PRAGMA writable_schema=ON")
+        connection.exec_driver_sql("DELETE FROM sqlite_schema WHERE name = ?", (name,))
+        connection.exec_driver_sql("PRAGMA writable_schema=RESET")
+
     # Health
 
     def check(self, connection: sa.Connection) -> list[str]:
@@ -190,6 +278,14 @@ class SqliteBackend:
         problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
         orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
         return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
+
+    def copy_to(self, connection: sa.Connection, target: Path) -> None:
+        # The backup API copies pages, so it is exact; it stays with the snapshot of the transaction that is under way.
+        copy = dbapi2.connect(str(target))
+        try:
+            connection.connection.driver_connection.backup(copy)  # type: ignore[union-attr]
+        finally:
+            copy.close()
 
     def describe(self) -> dict[str, str]:
         versions = {"driver": f"pysqlite3, SQLite {dbapi2.sqlite_version}"}

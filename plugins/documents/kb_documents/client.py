@@ -64,6 +64,14 @@ def get_job(engine: Engine, job_id: int) -> dict[str, Any]:
     return engine.get(f"/jobs/{job_id}")
 
 
+def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None) -> dict[str, Any]:
+    return engine.post("/sources/compare", {"files": files, **given(root=root)})
+
+
+def forget_sources(engine: Engine, sources: list[str], **options: Any) -> dict[str, Any]:
+    return engine.post("/sources/forget", {"sources": sources, **given(**options)})
+
+
 def start_upload(engine: Engine, filename: str, **fields: Any) -> dict[str, Any]:
     return engine.post("/uploads", {"filename": filename, **given(**fields)})
 

@@ -1,106 +1,17 @@
-"""Commands: add, note, list, show, remove, tag, tags, jobs."""
+"""Commands: note, list, show, remove, tag, tags, jobs."""
 
 from __future__ import annotations
 
-import glob
-import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from kb_framework.console import Cli, pairs
 from kb_framework.csv import CommaList, CommaListOrNone
-from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
+from kb_framework.errors import ConfigInvalid, EngineError
 
 Flag = Parameter(negative=())
-
-
-def add(
-    *paths: str,
-    tags: CommaListOrNone = None,
-    type: str | None = None,
-    title: str | None = None,
-    cli: Cli,
-) -> int:
-    """Add files and folders (with all that is in them), or standard input.
-
-    A file whose content is already there is left alone. What fails is listed with its reason and does not stop the rest.
-
-    Parameters
-    ----------
-    paths
-        Files, folders, patterns such as "notes/*.md", or - for standard input.
-    tags
-        Tags for everything added, comma-separated.
-    type
-        The document type; "document" by default.
-    title
-        A title, for a single file.
-    """
-    if not paths:
-        raise ConfigInvalid("nothing to add: give files, folders, or - for standard input")
-    files = _collect(paths)
-    if title and len(files) != 1:
-        raise ConfigInvalid("--title fits one file only")
-    outcomes: list[dict[str, Any]] = []
-    with cli.progress(files, "adding") as progress:
-        for file, shown in progress:
-            outcomes.append(_add_one(cli, file, shown, {"tags": tags, "doc_type": type, "title": title}))
-    counts = {state: sum(item["state"] == state for item in outcomes) for state in ("added", "unchanged", "failed")}
-    failures = [item for item in outcomes if item["state"] == "failed"]
-    if cli.json:
-        cli.result({**counts, "files": outcomes})
-    else:
-        for item in failures:
-            cli.say(f"failed: {item['path']}: {item['reason']}")
-        cli.print(", ".join(f"{count} {state}" for state, count in counts.items()))
-    return 1 if failures else 0
-
-
-def _collect(paths: tuple[str, ...]) -> list[tuple[Path | None, str]]:
-    """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
-    found: list[tuple[Path | None, str]] = []
-    for given in paths:
-        if given == "-":
-            found.append((None, "stdin.md"))
-            continue
-        pattern = str(Path(given).expanduser())
-        matches = [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-        if not matches:
-            raise InvalidInput(f"there is no file or folder {given!r}")
-        for match in map(Path, matches):
-            if match.is_dir():
-                base = match.resolve().parent
-                inside = sorted(path for path in match.resolve().rglob("*") if path.is_file() and not _hidden(path, base))
-                found += [(path, path.relative_to(base).as_posix()) for path in inside]
-            else:
-                found.append((match, match.name))
-    return found
-
-
-def _hidden(path: Path, base: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(base).parts[1:])
-
-
-def _add_one(cli: Cli, file: Path | None, shown: str, fields: dict[str, Any]) -> dict[str, Any]:
-    try:
-        data = sys.stdin.buffer.read() if file is None else file.read_bytes()
-        added = cli.engine.add_file(Path(shown).name, data, path=shown, **fields)
-    except OSError as error:
-        return {"path": shown, "state": "failed", "reason": error.strerror or str(error)}
-    except EngineError as error:
-        if error.http_status >= 500:
-            raise
-        return {
-            "path": shown,
-            "state": "failed",
-            "reason": error.message,
-            "job_id": error.details.get("job_id"),
-        }
-    state = "unchanged" if added["duplicate"] else "added"
-    return {"path": shown, "state": state, "document_id": added["document"]["id"]}
 
 
 def note(

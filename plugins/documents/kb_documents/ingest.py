@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
 from kb_documents.language import by_script
 from kb_documents.models import FileFields, NoteIn
+from kb_documents.tables import sources
 from kb_framework.api import Actor, Changes, ChunkText, Extracted, resolve
 from kb_framework.embedding import Embedding
-from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, PayloadTooLarge
+from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
 from kb_framework.files import Files
+from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.documents import insert_document
+from kb_framework.store.documents import Space, content_hash, insert_document, release_files, replace_content
 from kb_framework.store.jobs import insert_job
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, file_removals, jobs, now
+from kb_framework.store.tables import chunks, documents, file_removals, jobs, now
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,34 @@ class Incoming:
     data: bytes
     filename: str
     fields: NoteIn | FileFields
+    actor: Actor
+    started: str
     is_note: bool = False
 
     @property
     def content_hash(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def source(self) -> str | None:
+        return getattr(self.fields, "source", None)
+
+    @property
+    def path(self) -> str | None:
+        return None if self.is_note else getattr(self.fields, "path", None) or self.filename
+
+
+class Outcome(NamedTuple):
+    document_id: int
+    job_id: int
+    status: Literal["added", "updated", "unchanged"]
+
+
+class Known(NamedTuple):
+    """What is already there for an incoming file."""
+
+    unchanged: int | None = None
+    changed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,113 +68,94 @@ class Ready:
 
     extracted: Extracted
     pieces: list[ChunkText]
-    vectors: list[bytes] | None
+    vectors: Mapping[str, bytes]
+    key: str
+    staged: Path
 
 
 class Ingest:
-    def __init__(self, store: Store, files: Files, plugins: Plugins, embedding: Embedding, host_settings: HostSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        files: Files,
+        plugins: Plugins,
+        mutation: Mutation,
+        embedding: Embedding,
+        host_settings: HostSettings,
+    ) -> None:
         self._store = store
         self._files = files
         self._plugins = plugins
+        self._mutation = mutation
         self._embedding = embedding
         self._settings = host_settings
 
-    def add(self, incoming: Incoming, actor: Actor) -> tuple[int, int, bool]:
-        """The document's id, the job's id, and whether the content was there already."""
-        started = now()
-        if len(incoming.data) > self._settings.max_file_bytes:
-            limit = self._settings.max_file_bytes
-            error = PayloadTooLarge(
-                f"{incoming.filename} has {len(incoming.data)} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)"
-            )
-            raise self._recorded(error, incoming, actor, started)
-        if not incoming.is_note:
-            with self._store.read(actor.organization_id) as tx:
+    def add(self, incoming: Incoming) -> Outcome:
+        """Add the content, update the document that came from the same source, or find it already there."""
+        limit = self._settings.max_file_bytes
+        if len(incoming.data) > limit:
+            size = len(incoming.data)
+            message = f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)"
+            raise self._recorded(PayloadTooLarge(message), incoming)
+        with self._store.read(incoming.actor.organization_id) as tx:
+            known = self._known(tx, incoming)
+        if known.unchanged:
+            return self._unchanged(known.unchanged, incoming)
+        ready = self._prepare(incoming, known)
+        try:
+            with self._store.write(incoming.actor.organization_id) as tx:
                 known = self._known(tx, incoming)
-            if known:
-                return self._duplicate(known, incoming, actor, started)
+                if known == Known():
+                    return self._insert(tx, incoming, ready)
+            if known.unchanged:
+                return self._unchanged(known.unchanged, incoming)
+            assert known.changed is not None
+            return self._replace(known.changed, incoming, ready)
+        finally:
+            ready.staged.unlink(missing_ok=True)
+
+    # Before the write
+
+    def _known(self, tx: Tx, incoming: Incoming) -> Known:
+        """Notes are not files: two people may note the same."""
+        if incoming.is_note:
+            return Known()
+        digest = incoming.content_hash
+        if incoming.source is not None:
+            owner = sa.select(sources.c.document_id, sources.c.content_hash)
+            row = tx.execute(owner.where(tx.owns(sources), sources.c.source == incoming.source)).first()
+            if row is not None and row.content_hash == digest:
+                return Known(unchanged=row.document_id)
+            if row is not None and not self._shared(tx, row.document_id, incoming.source):
+                return Known(changed=row.document_id)
+        same = sa.select(documents.c.id).where(
+            tx.owns(documents), documents.c.content_hash == digest, documents.c.path.is_not(None)
+        )
+        return Known(unchanged=tx.scalar(same.order_by(documents.c.id).limit(1)))
+
+    def _shared(self, tx: Tx, document_id: int, source: str) -> bool:
+        """Whether the document also came from elsewhere: then a change in one place must not change the other."""
+        others = sa.select(sources.c.source).where(
+            tx.owns(sources), sources.c.document_id == document_id, sources.c.source != source
+        )
+        return tx.execute(others.limit(1)).first() is not None
+
+    def _prepare(self, incoming: Incoming, known: Known) -> Ready:
         try:
             extracted = self._extract(incoming)
             pieces = self._chunk(extracted)
         except KBError as error:
-            raise self._recorded(error, incoming, actor, started) from error
-        vectors = self._embedding.encode([piece.content for piece in pieces]) if pieces else None
-        ready = Ready(extracted, pieces, vectors)
-        key, staged = self._files.stage(incoming.data)
-        try:
-            with self._store.write(actor.organization_id) as tx:
-                known = None if incoming.is_note else self._known(tx, incoming)
-                if known is None:
-                    document_id, job_id = self._write(tx, incoming, ready, key, actor, started)
-                    self._files.publish(key, staged)
-                    return document_id, job_id, False
-            return self._duplicate(known, incoming, actor, started)
-        finally:
-            staged.unlink(missing_ok=True)
+            raise self._recorded(error, incoming) from error
+        there = self._hashes(known.changed, incoming.actor) if known.changed else set()
+        texts = {content_hash(piece.content): piece.content for piece in pieces}
+        new = {digest: text for digest, text in texts.items() if digest not in there}
+        encoded = self._embedding.encode(list(new.values())) if new else None
+        vectors = dict(zip(new, encoded, strict=True)) if encoded else {}
+        return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
 
-    def _write(self, tx: Tx, incoming: Incoming, ready: Ready, key: str, actor: Actor, started: str) -> tuple[int, int]:
-        fields, extracted = incoming.fields, ready.extracted
-        path = getattr(fields, "path", None) or (None if incoming.is_note else incoming.filename)
-        try:
-            space = self._embedding.space_for_writing(tx) if ready.vectors is not None else None
-        except EmbedderUnavailable:
-            # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
-            space = None
-        job_id = insert_job(
-            tx,
-            actor,
-            "ingest",
-            status="done",
-            filename=path,
-            created_at=started,
-            matched=1,
-            succeeded=1,
-            failed=0,
-        )
-        job_uuid = tx.scalar(sa.select(jobs.c.uuid).where(jobs.c.id == job_id))
-        values = {
-            "doc_type": fields.doc_type,
-            "title": fields.title or extracted.title or _title(extracted.text, path),
-            "path": path,
-            "media": extracted.media,
-            "lang": fields.lang or by_script(extracted.text),
-            "trust": fields.trust,
-            "metadata": {**extracted.metadata, **fields.metadata},
-            "content_hash": incoming.content_hash,
-            "bytes": len(incoming.data),
-            "file": key,
-        }
-        document_id = insert_document(tx, values, [*extracted.tags, *fields.tags], ready.pieces, job_uuid, ready.vectors, space)
-        tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
-        tx.execute(sa.delete(file_removals).where(file_removals.c.key == key))
-        added = sa.select(documents.c.id).where(documents.c.id == document_id)
-        self._plugins.documents_changed(Changes("added", actor, added, 1), tx)
-        return document_id, job_id
-
-    def _known(self, tx: Tx, incoming: Incoming) -> int | None:
-        """A file document with this very content. Notes are not files: two people may note the same."""
-        same = sa.select(documents.c.id).where(
-            tx.owns(documents),
-            documents.c.content_hash == incoming.content_hash,
-            documents.c.path.is_not(None),
-        )
-        return tx.scalar(same.order_by(documents.c.id).limit(1))
-
-    def _duplicate(self, document_id: int, incoming: Incoming, actor: Actor, started: str) -> tuple[int, int, bool]:
-        with self._store.write(actor.organization_id) as tx:
-            job_id = insert_job(
-                tx,
-                actor,
-                "ingest",
-                status="duplicate",
-                filename=incoming.filename,
-                document_id=document_id,
-                created_at=started,
-                matched=1,
-                succeeded=1,
-                failed=0,
-            )
-        return document_id, job_id, True
+    def _hashes(self, document_id: int, actor: Actor) -> set[str]:
+        with self._store.read(actor.organization_id) as tx:
+            return set(tx.connection.scalars(sa.select(chunks.c.content_hash).where(chunks.c.document_id == document_id)))
 
     def _extract(self, incoming: Incoming) -> Extracted:
         if incoming.is_note:
@@ -165,26 +173,135 @@ class Ingest:
             raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
         return resolve(chunker.target)(extracted)
 
-    def _recorded(self, error: KBError, incoming: Incoming, actor: Actor, started: str) -> KBError:
+    # The write
+
+    def _insert(self, tx: Tx, incoming: Incoming, ready: Ready) -> Outcome:
+        fields, extracted = incoming.fields, ready.extracted
+        job_id, job_uuid = self._job(tx, incoming)
+        title = fields.title or extracted.title or title_of(extracted.text, incoming.path)
+        values = {
+            "doc_type": fields.doc_type,
+            "title": title,
+            "path": incoming.path,
+            "media": extracted.media,
+            "lang": fields.lang or by_script(extracted.text),
+            "trust": fields.trust,
+            "metadata": {**extracted.metadata, **fields.metadata},
+            "content_hash": incoming.content_hash,
+            "bytes": len(incoming.data),
+            "file": ready.key,
+        }
+        tags = [*extracted.tags, *fields.tags]
+        document_id = insert_document(tx, values, tags, ready.pieces, job_uuid, ready.vectors, self._space(tx, ready))
+        self._finish(tx, incoming, ready, document_id, job_id, title)
+        added = sa.select(documents.c.id).where(documents.c.id == document_id)
+        self._plugins.documents_changed(Changes("added", incoming.actor, added, 1), tx)
+        return Outcome(document_id, job_id, "added")
+
+    def _replace(self, document_id: int, incoming: Incoming, ready: Ready) -> Outcome:
+        operation = Replace(self, incoming, ready)
+        result = self._mutation.run("replace", operation, documents.c.id == document_id, incoming.actor)
+        if result.failed or not result.matched:
+            reason = result.errors[0]["error"] if result.errors else "the document is withheld"
+            raise self._recorded(MutationRefused(f"not updated: {reason}", document_id=document_id), incoming)
+        return Outcome(document_id, operation.job_id, "updated")
+
+    def rewrite(self, tx: Tx, document_id: int, incoming: Incoming, ready: Ready) -> int:
+        """Give the document its new content, inside the mutation's transaction; the job's id. What a person set, stays."""
+        fields, extracted = incoming.fields, ready.extracted
+        old = tx.execute(
+            sa.select(documents.c.title, documents.c.metadata, documents.c.file).where(documents.c.id == document_id)
+        ).one()
+        derived = tx.scalar(sa.select(sources.c.title).where(tx.owns(sources), sources.c.source == incoming.source))
+        title = fields.title or extracted.title or title_of(extracted.text, incoming.path)
+        values: dict[str, Any] = {
+            "title": title if old.title == derived or fields.title else old.title,
+            "path": incoming.path,
+            "media": extracted.media,
+            "lang": fields.lang or by_script(extracted.text),
+            "metadata": {**old.metadata, **extracted.metadata, **fields.metadata},
+            "content_hash": incoming.content_hash,
+            "bytes": len(incoming.data),
+            "file": ready.key,
+        }
+        if old.file != ready.key:
+            release_files(tx, sa.select(documents.c.id).where(documents.c.id == document_id))
+        job_id, job_uuid = self._job(tx, incoming)
+        replace_content(tx, document_id, values, ready.pieces, job_uuid, ready.vectors, self._space(tx, ready))
+        self._finish(tx, incoming, ready, document_id, job_id, title)
+        return job_id
+
+    def _finish(self, tx: Tx, incoming: Incoming, ready: Ready, document_id: int, job_id: int, title: str) -> None:
+        tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
+        self._remember(tx, incoming, document_id, title)
+        tx.execute(sa.delete(file_removals).where(file_removals.c.key == ready.key))
+        self._files.publish(ready.key, ready.staged)
+
+    def _job(self, tx: Tx, incoming: Incoming) -> tuple[int, str]:
+        job_id = self._insert_job(tx, incoming, status="done", succeeded=1, failed=0)
+        return job_id, tx.scalar(sa.select(jobs.c.uuid).where(jobs.c.id == job_id))
+
+    def _insert_job(self, tx: Tx, incoming: Incoming, **values: Any) -> int:
+        named = incoming.path or incoming.fields.title
+        return insert_job(tx, incoming.actor, "ingest", filename=named, created_at=incoming.started, matched=1, **values)
+
+    def _space(self, tx: Tx, ready: Ready) -> Space | None:
+        try:
+            return self._embedding.space_for_writing(tx) if ready.vectors else None
+        except EmbedderUnavailable:
+            # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
+            return None
+
+    def _remember(self, tx: Tx, incoming: Incoming, document_id: int, title: str | None = None) -> None:
+        """Note where the document came from, so that the file need not be read again while it does not change."""
+        if incoming.source is None:
+            return
+        here = (tx.owns(sources), sources.c.source == incoming.source)
+        kept = tx.scalar(sa.select(sources.c.title).where(*here))
+        tx.execute(sa.delete(sources).where(*here))
+        fallback = sa.select(documents.c.title).where(documents.c.id == document_id)
+        row = {
+            "organization_id": tx.organization_id,
+            "source": incoming.source,
+            "document_id": document_id,
+            "path": incoming.path,
+            "size": len(incoming.data),
+            "modified_ns": getattr(incoming.fields, "modified_ns", None),
+            "content_hash": incoming.content_hash,
+            "title": title or kept or tx.scalar(fallback),
+            "seen_at": now(),
+        }
+        tx.execute(sa.insert(sources).values(row))
+
+    def _unchanged(self, document_id: int, incoming: Incoming) -> Outcome:
+        with self._store.write(incoming.actor.organization_id) as tx:
+            self._remember(tx, incoming, document_id)
+            job_id = self._insert_job(tx, incoming, status="duplicate", document_id=document_id, succeeded=1, failed=0)
+        return Outcome(document_id, job_id, "unchanged")
+
+    def _recorded(self, error: KBError, incoming: Incoming) -> KBError:
         """The same error, with the failed job that tells of it."""
-        with self._store.write(actor.organization_id) as tx:
-            job_id = insert_job(
-                tx,
-                actor,
-                "ingest",
-                status="failed",
-                filename=incoming.filename,
-                error=error.message,
-                created_at=started,
-                matched=1,
-                succeeded=0,
-                failed=1,
-            )
+        with self._store.write(incoming.actor.organization_id) as tx:
+            job_id = self._insert_job(tx, incoming, status="failed", error=error.message, succeeded=0, failed=1)
         error.details["job_id"] = job_id
         return error
 
 
-def _title(text: str, path: str | None) -> str:
+class Replace:
+    """The mutation that gives one document the content of a changed file."""
+
+    def __init__(self, ingest: Ingest, incoming: Incoming, ready: Ready) -> None:
+        self._ingest = ingest
+        self._incoming = incoming
+        self._ready = ready
+        self.job_id = 0
+
+    def apply(self, tx: Tx, documents: sa.Select) -> None:
+        (document_id,) = tx.connection.scalars(documents)
+        self.job_id = self._ingest.rewrite(tx, document_id, self._incoming, self._ready)
+
+
+def title_of(text: str, path: str | None) -> str:
     """A file's name, or a note's first words."""
     if path:
         return PurePosixPath(path).name

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from kb_documents.tables import metadata
+from kb_documents.tables import metadata, source_metadata
 from kb_framework.store.store import Tx
 
 
 def create_uploads(tx: Tx) -> None:
     metadata.create_all(tx.connection)
+
+
+def create_sources(tx: Tx) -> None:
+    source_metadata.create_all(tx.connection)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from kb_framework.validation import Body, JsonObject, Tag, Text
+from kb_framework.validation import Body, Id, JsonObject, Tag, Text
 
 Trust = Literal["primary", "secondary", "generated"]
 
@@ -42,6 +42,8 @@ class FileFields(Body):
     metadata: JsonObject = {}
     lang: Lang | None = None
     trust: Trust = "primary"
+    source: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
+    modified_ns: Id | None = None
 
 
 class UploadIn(FileFields):
@@ -116,6 +118,7 @@ class Chunk(BaseModel):
 class Added(BaseModel):
     document: Document
     job: Job
+    status: Literal["added", "updated", "unchanged"] = "added"
     duplicate: bool = False
 
 
@@ -164,3 +167,49 @@ class Upload(BaseModel):
     received: int
     max_bytes: int
     expires_at: str
+
+
+class SourceFile(Body):
+    """A file as a folder lists it."""
+
+    source: Annotated[Text, Field(min_length=1, max_length=8192)]
+    size: Annotated[int, Field(ge=0)]
+    modified_ns: Id
+
+
+class SourcesIn(Body):
+    """Everything that a folder holds now. With `root`, what is known below it and not listed has vanished."""
+
+    files: list[SourceFile]
+    root: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
+
+
+class VanishedSource(BaseModel):
+    source: str
+    document_id: int
+
+
+class SourcesOut(BaseModel):
+    """`wanted` are the places in `files` of those that are new or changed."""
+
+    unchanged: int
+    max_file_bytes: int
+    wanted: list[int]
+    vanished: list[VanishedSource]
+
+
+class ForgetIn(Body):
+    sources: Annotated[list[Text], Field(min_length=1)]
+    force: bool = False
+    preview: bool = False
+
+
+class ForgetOut(BaseModel):
+    """Documents whose last source is forgotten are removed; those with another one have merely moved."""
+
+    moved: int
+    matched: int
+    removed: int
+    failed: int
+    errors: list[dict[str, Any]]
+    job_id: int | None

@@ -10,7 +10,10 @@ from kb_framework import api, hookimpl
 
 @hookimpl
 def kb_migrations() -> list[api.Migration]:
-    return [api.Migration(1, "uploads", "kb_documents.migrations:create_uploads")]
+    return [
+        api.Migration(1, "uploads", "kb_documents.migrations:create_uploads"),
+        api.Migration(2, "sources", "kb_documents.migrations:create_sources"),
+    ]
 
 
 @hookimpl
@@ -18,6 +21,7 @@ def kb_services() -> list[api.Service]:
     return [
         api.Service("documents", "kb_documents.service:DocumentsService"),
         api.Service("uploads", "kb_documents.uploads:UploadsService"),
+        api.Service("sources", "kb_documents.sources:SourcesService"),
     ]
 
 
@@ -63,12 +67,15 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             help="Change fields of a document.",
             bulk=False,
         ),
+        api.MutationKind(
+            "replace", "kb_documents.ingest:Replace", verb="replace", help="Give a document new content.", bulk=False
+        ),
     ]
 
 
 @hookimpl
 def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
-    if result.kind == "delete":
+    if result.kind in ("delete", "replace"):
         services["documents"].remove_files()
 
 
@@ -92,11 +99,13 @@ def kb_chunkers() -> list[api.Chunker]:
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
-    def command(name: str, function: str, help: str) -> api.Command:
-        return api.Command(name, f"kb_documents.commands:{function}", help=help, group="Documents")
+    def command(name: str, function: str, help: str, module: str = "commands") -> api.Command:
+        return api.Command(name, f"kb_documents.{module}:{function}", help=help, group="Documents")
 
     return [
-        command("add", "add", "Add files and folders."),
+        command("add", "add", "Add files and folders.", "folder_commands"),
+        command("sync", "sync", "Keep in step with a folder: add, update, remove what vanished.", "folder_commands"),
+        command("watch", "watch", "Stay in step with a folder while it changes.", "folder_commands"),
         command("note", "note", "Add a note."),
         command("list", "list_documents", "List documents."),
         command("show", "show", "Show a document, or its text."),
@@ -131,6 +140,6 @@ def kb_client_methods() -> list[api.ClientMethod]:
     names = (
         "add_note add_file list_documents get_document get_document_chunks get_file "
         "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
-        "list_jobs get_job start_upload append_upload finish_upload"
+        "list_jobs get_job compare_sources forget_sources start_upload append_upload finish_upload"
     )
     return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]

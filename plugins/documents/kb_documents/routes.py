@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kb_documents import models
 from kb_documents.service import DocumentsService, Page
+from kb_documents.sources import SourcesService
 from kb_documents.uploads import UploadsService
 from kb_framework.api import Actor
 from kb_framework.bootstrap import split_list
@@ -38,12 +39,18 @@ class FileUpload(BaseModel):
     metadata: str | None = None
     lang: str | None = None
     trust: str | None = None
+    source: str | None = None
+    modified_ns: str | None = None
 
     def fields(self) -> models.FileFields:
         values = self.model_dump(exclude={"file"}, exclude_none=True)
         if "tags" in values:
             given = values["tags"]
             values["tags"] = [tag for part in ([given] if isinstance(given, str) else given) for tag in split_list(part)]
+        if "modified_ns" in values:
+            if not values["modified_ns"].lstrip("-").isdigit():
+                raise InvalidInput("modified_ns: must be a whole number", field="modified_ns")
+            values["modified_ns"] = int(values["modified_ns"])
         if "metadata" in values:
             try:
                 values["metadata"] = json.loads(values["metadata"])
@@ -53,10 +60,10 @@ class FileUpload(BaseModel):
 
 
 def _answer(added: models.Added) -> Response[models.Added]:
-    return Response(added, status_code=HTTP_200_OK if added.duplicate else HTTP_201_CREATED)
+    return Response(added, status_code=HTTP_201_CREATED if added.status == "added" else HTTP_200_OK)
 
 
-ALREADY_THERE = {200: Answer(models.Added, "The content is already there: the existing document")}
+ALREADY_THERE = {200: Answer(models.Added, "The content is already there, or an existing document was updated")}
 
 
 @post("/notes", sync_to_thread=True, responses=ALREADY_THERE)
@@ -207,6 +214,22 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
     return documents.job(job_id, actor)
 
 
+@post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK)
+def compare_sources(
+    data: JSONBody[models.SourcesIn], sources: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+) -> models.SourcesOut:
+    """Which files of a folder are new, changed or gone, judged by their size and time of change."""
+    return sources.compare(data, actor)
+
+
+@post("/sources/forget", sync_to_thread=True, status_code=HTTP_200_OK)
+def forget_sources(
+    data: JSONBody[models.ForgetIn], sources: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+) -> models.ForgetOut:
+    """Let go of files that vanished; documents without any other source are deleted, under the safety threshold."""
+    return sources.forget(data, actor)
+
+
 @post("/uploads", sync_to_thread=True)
 def start_upload(
     data: JSONBody[models.UploadIn], uploads: NamedDependency[UploadsService], actor: NamedDependency[Actor]
@@ -250,6 +273,8 @@ handlers = [
     merge_tags,
     list_jobs,
     get_job,
+    compare_sources,
+    forget_sources,
     start_upload,
     append_upload,
     finish_upload,

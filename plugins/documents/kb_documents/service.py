@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_documents.ingest import Incoming, Ingest
+from kb_documents.ingest import Incoming, Ingest, Outcome
 from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFields, Job, NoteIn, PageMeta
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_framework.api import Actor, MutationResult
@@ -24,7 +24,7 @@ from kb_framework.store.documents import has_all_tags
 from kb_framework.store.jobs import select_jobs
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals, now
 
 log = logging.getLogger("kb.documents")
 
@@ -54,21 +54,21 @@ class DocumentsService:
         self._store = store
         self._files = files
         self._mutation = mutation
-        self._ingest = Ingest(store, files, plugins, embedding, host_settings)
+        self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
         self.remove_files()
 
     # In
 
     def add_note(self, note: NoteIn, actor: Actor) -> Added:
-        data = note.text.encode()
-        return self._added(self._ingest.add(Incoming(data, "note.md", note, is_note=True), actor), actor)
+        incoming = Incoming(note.text.encode(), "note.md", note, actor, now(), is_note=True)
+        return self._added(self._ingest.add(incoming), actor)
 
     def add_file(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Added:
-        return self._added(self._ingest.add(Incoming(data, filename, fields), actor), actor)
+        return self._added(self._ingest.add(Incoming(data, filename, fields, actor, now())), actor)
 
-    def _added(self, outcome: tuple[int, int, bool], actor: Actor) -> Added:
-        document_id, job_id, duplicate = outcome
-        return Added(document=self.get(document_id, actor), job=self.job(job_id, actor), duplicate=duplicate)
+    def _added(self, outcome: Outcome, actor: Actor) -> Added:
+        document, job = self.get(outcome.document_id, actor), self.job(outcome.job_id, actor)
+        return Added(document=document, job=job, status=outcome.status, duplicate=outcome.status == "unchanged")
 
     # Out
 

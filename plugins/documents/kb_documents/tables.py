@@ -1,12 +1,13 @@
-"""Uploads under way."""
+"""Uploads under way, and where documents came from."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.store.tables import Json, Time, Uuid
+from kb_framework.store.tables import BigId, Json, Time, Uuid, documents
 
 metadata = sa.MetaData()
+source_metadata = sa.MetaData()
 
 uploads = sa.Table(
     "uploads",
@@ -17,4 +18,22 @@ uploads = sa.Table(
     sa.Column("fields", Json, nullable=False),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("expires_at", Time, nullable=False),
+)
+
+# A file on somebody's disk, as it was when it was last read. Several may hold the same content, and so be one document.
+sources = sa.Table(
+    "document_sources",
+    source_metadata,
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("document_id", BigId, sa.ForeignKey(documents.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("modified_ns", sa.BigInteger),
+    sa.Column("content_hash", sa.String(64), nullable=False),
+    # What the title was derived to be: a title that differs was chosen by a person, and stays.
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("seen_at", Time, nullable=False),
+    sa.PrimaryKeyConstraint("organization_id", "source"),
+    sa.Index("document_sources_by_document", "document_id"),
 )

@@ -1,0 +1,154 @@
+"""What `kb doctor --repair` does: everything that is derived is made again from the base tables, and it says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from kb_framework.embedding import Embedding
+from kb_framework.files import Files
+from kb_framework.store.documents import active_space, add_missing_text, drop_space
+from kb_framework.store.sql import among
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.vectors import VectorRebuild, add_missing_vectors, measure
+
+_BATCH = 1000
+_NAMED = 5
+
+
+class Repair:
+    """Each part is one transaction, or several that each leave things better than they were."""
+
+    def __init__(self, store: Store, files: Files, embedding: Embedding) -> None:
+        self._store = store
+        self._files = files
+        self._embedding = embedding
+
+    def run(self) -> list[str]:
+        """Repair what can be repaired; a sentence for each thing that was done."""
+        parts: tuple[Callable[[], list[str]], ...] = (
+            self._orphans,
+            self._counts,
+            self._full_text,
+            self._vectors,
+            self._file_records,
+            self._stored_files,
+        )
+        return [sentence for part in parts for sentence in part()]
+
+    def _orphans(self) -> list[str]:
+        """Rows of documents that do not exist: nothing can reach them."""
+        done = []
+        known = sa.select(documents.c.id)
+        with self._store.write() as tx:
+            for table, words in ((chunks, "chunks"), (document_tags, "tags")):
+                gone = tx.execute(sa.delete(table).where(table.c.document_id.not_in(known))).rowcount
+                done += [f"removed {gone} {words} of documents that do not exist"] if gone else []
+        return done
+
+    def _counts(self) -> list[str]:
+        found = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
+        with self._store.write() as tx:
+            query = sa.select(documents.c.id, documents.c.chunk_count, found.label("found"))
+            wrong = tx.execute(query.where(documents.c.chunk_count != found)).all()
+            tx.execute(sa.update(documents).where(documents.c.chunk_count != found).values(chunk_count=found))
+        return [
+            f"document {row.id} has {row.found} chunks, not {row.chunk_count}: corrected"
+            + ("; what is missing comes back when its file is added again" if row.found < row.chunk_count else "")
+            for row in wrong
+        ]
+
+    def _full_text(self) -> list[str]:
+        done = []
+        with self._store.write() as tx:
+            # A structure that is broken cannot be mended; one that only lacks rows need not be made anew.
+            problem = _attempt(tx, lambda: tx.backend.check_text(tx.connection))
+            if problem:
+                tx.backend.drop_full_text(tx.connection)
+                tx.backend.create_full_text(tx.connection)
+                done.append(f"made the full-text index anew ({problem})")
+            stray = tx.backend.remove_stray_text(tx.connection)
+            done += [f"removed {stray} entries of full text that belong to no chunk"] if stray else []
+            added = after = 0
+            while numbers := add_missing_text(tx, after, _BATCH):
+                added, after = added + len(numbers), numbers[-1]
+        return done + ([f"indexed {added} chunks for full text"] if added else [])
+
+    def _vectors(self) -> list[str]:
+        with self._store.read() as tx:
+            space = active_space(tx)
+            problem = tx.backend.check_vectors(tx.connection, space.index_name) if space else None
+        if space is None:
+            return []
+        if problem:
+            return self._new_vectors(problem)
+        done = []
+        with self._store.write() as tx:
+            stray = tx.backend.remove_stray_vectors(tx.connection, space.index_name)
+        done += [f"removed {stray} vectors that belong to no chunk"] if stray else []
+        added = add_missing_vectors(self._store, self._embedding)
+        done += [f"embedded {added} chunks that had no vector"] if added else []
+        return done + self._compacted()
+
+    def _new_vectors(self, problem: str) -> list[str]:
+        if self._embedding.problem:
+            return [f"the vector index is damaged ({problem}), but cannot be made anew: {self._embedding.problem}"]
+        with self._store.write() as tx:
+            space = active_space(tx)
+            if space:
+                drop_space(tx, space)
+        step = VectorRebuild(self._store, self._embedding).step(float("inf"))
+        return [f"made the vector index anew with {step.done} vectors ({problem})"]
+
+    def _compacted(self) -> list[str]:
+        before = measure(self._store)
+        if before is None or not before.is_fragmented:
+            return []
+        VectorRebuild(self._store, self._embedding, copy=True).step(float("inf"))
+        after = measure(self._store)
+        return [f"compacted the vector index from {before.bytes} to {after.bytes if after else 0} bytes"]
+
+    def _file_records(self) -> list[str]:
+        """Documents whose file is gone lose the record of it; those whose file is there again get it back."""
+        done = []
+        with self._store.write() as tx:
+            stored = self._files.keys()
+            missing = [key for key in _wanted(tx) if key not in stored]
+            lost = tx.rows(sa.select(documents.c.id, documents.c.title).where(among(documents.c.file, missing)))
+            tx.execute(sa.update(documents).where(among(documents.c.file, missing)).values(file=None))
+            key = sa.func.substr(documents.c.content_hash, 1, 2) + "/" + documents.c.content_hash
+            back = tx.execute(sa.update(documents).where(documents.c.file.is_(None), among(key, list(stored))).values(file=key))
+            useless = file_removals.c.key.in_(sa.select(documents.c.file).where(documents.c.file.is_not(None)))
+            tx.execute(sa.delete(file_removals).where(useless))
+        if lost:
+            names = ", ".join(f"{row['id']} ({row['title']})" for row in lost[:_NAMED])
+            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+            done.append(f"the stored files of {len(lost)} documents are gone, their text is still there: {names}{more}")
+        return done + ([f"{back.rowcount} documents have their stored file again"] if back.rowcount else [])
+
+    def _stored_files(self) -> list[str]:
+        done = []
+        # Under the write lock: a file is published inside the transaction that refers to it.
+        with self._store.write() as tx:
+            waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))
+            stored = self._files.keys()
+            for key in waiting:
+                self._files.remove(key)
+            tx.execute(sa.delete(file_removals))
+            orphans = stored - set(_wanted(tx)) - waiting
+            folder = self._files.set_aside(orphans) if orphans else None
+        removed = len(waiting & stored)
+        done += [f"removed {removed} files of deleted documents"] if removed else []
+        return done + ([f"{len(orphans)} stored files belong to no document: moved to {folder}"] if orphans else [])
+
+
+def _wanted(tx: Tx) -> list[str]:
+    return list(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
+
+
+def _attempt(tx: Tx, check: Callable[[], str | None]) -> str | None:
+    """Check in a savepoint of its own, since a damaged table may end the transaction's statement half-way."""
+    with tx.savepoint():
+        return check()

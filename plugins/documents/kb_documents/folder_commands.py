@@ -1,0 +1,279 @@
+"""Commands: add, sync, watch."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from kb_documents.folders import File, Listing, list_folder, stat_file
+from kb_framework.console import Cli
+from kb_framework.csv import CommaList, CommaListOrNone
+from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
+
+Flag = Parameter(negative=())
+Force = Annotated[bool, Parameter(name=["--force", "-f"], negative=())]
+STATES = ("added", "updated", "unchanged", "failed")
+
+
+def add(
+    *paths: str,
+    tags: CommaListOrNone = None,
+    type: str | None = None,
+    title: str | None = None,
+    include: CommaList = (),
+    exclude: CommaList = (),
+    cli: Cli,
+) -> int:
+    """Add files and folders (with all that is in them), or standard input.
+
+    What is already there and unchanged is not read again; a file that changed updates its document, whose unchanged
+    chunks keep their ids. What fails is listed with its reason and does not stop the rest. Interrupted, the same command
+    goes on where it was. Hidden files, and what .gitignore or .kbignore files name, are left out.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, patterns such as "notes/*.md", or - for standard input.
+    tags
+        Tags for everything added, comma-separated.
+    type
+        The document type; "document" by default.
+    title
+        A title, for a single file.
+    include
+        Only files of a folder that match one of these patterns, e.g. "*.md,docs/".
+    exclude
+        No files of a folder that match one of these patterns.
+    """
+    if not paths:
+        raise ConfigInvalid("nothing to add: give files, folders, or - for standard input")
+    listing = _collect(paths, include, exclude)
+    if title and len(listing.files) != 1:
+        raise ConfigInvalid("--title fits one file only")
+    outcomes = _send(cli, listing, _compared(cli, listing), {"tags": tags, "doc_type": type, "title": title})
+    return _report(cli, outcomes, {})
+
+
+def sync(
+    folder: Path,
+    *,
+    tags: CommaListOrNone = None,
+    type: str | None = None,
+    include: CommaList = (),
+    exclude: CommaList = (),
+    keep: Annotated[bool, Flag] = False,
+    force: Force = False,
+    cli: Cli,
+) -> int:
+    """Keep in step with a folder: add what is new, update what changed, remove what vanished, follow what moved.
+
+    Removal passes the same safety threshold as any bulk deletion. A folder that is missing, unreadable or suddenly empty
+    is never taken to mean that everything was deleted. A file that is merely left out by a pattern is kept.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    tags
+        Tags for everything added, comma-separated.
+    type
+        The document type; "document" by default.
+    include
+        Only files that match one of these patterns, e.g. "*.md,docs/".
+    exclude
+        No files that match one of these patterns.
+    keep
+        Do not remove anything.
+    force
+        Remove although the safety threshold is exceeded, or the folder is empty.
+    """
+    fields = {"tags": tags, "doc_type": type}
+    outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=force)
+    return _report(cli, outcomes, removal)
+
+
+def watch(
+    folder: Path,
+    *,
+    tags: CommaListOrNone = None,
+    type: str | None = None,
+    include: CommaList = (),
+    exclude: CommaList = (),
+    keep: Annotated[bool, Flag] = False,
+    once: Annotated[bool, Parameter(negative=(), show=False)] = False,
+    cli: Cli,
+) -> int:
+    """Stay in step with a folder while it changes, until interrupted. The same as `kb sync` after every change.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    tags
+        Tags for everything added, comma-separated.
+    type
+        The document type; "document" by default.
+    include
+        Only files that match one of these patterns.
+    exclude
+        No files that match one of these patterns.
+    keep
+        Do not remove anything.
+    """
+    from watchfiles import watch as changes
+
+    fields = {"tags": tags, "doc_type": type}
+
+    def synchronise() -> None:
+        try:
+            outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=False)
+        except EngineError as error:
+            # Too much vanished at once: say so, and go on watching; nothing was removed.
+            cli.say(f"kb: {error.message}")
+            return
+        if any(item["state"] != "unchanged" for item in outcomes) or removal.get("removed") or removal.get("moved"):
+            _report(cli, outcomes, removal)
+            sys.stdout.flush()
+
+    synchronise()
+    cli.say(f"watching {folder.resolve()}; Ctrl-C ends it")
+    # Editors save by writing beside and renaming: a batch is only looked at once the folder has been quiet for a moment.
+    for _ in changes(folder, debounce=1600, step=200, raise_interrupt=True, yield_on_timeout=False):
+        synchronise()
+        if once:
+            return 0
+    return 0
+
+
+def _collect(paths: Sequence[str], include: Sequence[str], exclude: Sequence[str]) -> Listing:
+    """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
+    found = Listing()
+    for given in paths:
+        if given == "-":
+            found.files.append(File(None, "stdin.md"))
+            continue
+        pattern = str(Path(given).expanduser())
+        matches = [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        if not matches:
+            raise InvalidInput(f"there is no file or folder {given!r}")
+        for match in map(Path, matches):
+            if match.is_dir():
+                inside = list_folder(match, include, exclude)
+                found.files += inside.files
+                found.unreadable |= inside.unreadable
+            else:
+                _add_file(found, match)
+    return found
+
+
+def _add_file(listing: Listing, place: Path) -> None:
+    try:
+        listing.files.append(stat_file(place.resolve(), place.name))
+    except OSError as error:
+        listing.unreadable[place.as_posix()] = error.strerror or str(error)
+
+
+def _compared(cli: Cli, listing: Listing, root: Path | None = None) -> dict[str, Any]:
+    """What the engine wants of a listing."""
+    known = [file for file in listing.files if file.source]
+    described = [{"source": file.source, "size": file.size, "modified_ns": file.modified_ns} for file in known]
+    answer = cli.engine.compare_sources(described, root.resolve().as_posix() if root else None)
+    wanted = {known[place].source for place in answer["wanted"]}
+    return {**answer, "files": [file for file in listing.files if file.source is None or file.source in wanted]}
+
+
+def _sync_once(
+    cli: Cli,
+    folder: Path,
+    fields: dict[str, Any],
+    include: Sequence[str],
+    exclude: Sequence[str],
+    *,
+    keep: bool,
+    force: bool,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is not a folder that can be read; nothing was changed")
+    listing = list_folder(folder, include, exclude)
+    if folder.resolve().as_posix() in listing.unreadable:
+        raise InvalidInput(f"{folder} cannot be read ({listing.unreadable[folder.resolve().as_posix()]}); nothing was changed")
+    compared = _compared(cli, listing, folder)
+    outcomes = _send(cli, listing, compared, fields)
+    gone = [
+        item["source"]
+        for item in compared["vanished"]
+        if not listing.could_not_see(item["source"]) and not os.path.lexists(item["source"].split("!/")[0])
+    ]
+    if keep or not gone:
+        return outcomes, {}
+    if not listing.files and not force:
+        raise InvalidInput(
+            f"{folder} holds no files any more, though {len(gone)} came from it; nothing was removed",
+            hint="is its disk mounted? --force removes the documents",
+        )
+    return outcomes, cli.engine.forget_sources(gone, force=force or None)
+
+
+def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Upload the wanted files, several at a time; what each came to."""
+    files: list[File] = compared["files"]
+    skipped = [file for file in listing.files if file not in set(files)]
+    outcomes = [{"path": file.shown, "state": "unchanged"} for file in skipped]
+    outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
+    limit = compared["max_file_bytes"]
+    with ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1) as pool:
+        jobs = [pool.submit(_send_one, cli, file, fields, limit) for file in files]
+        try:
+            with cli.progress(jobs, "adding", as_completed(jobs)) as done:
+                outcomes += [job.result() for job in done]
+        except BaseException:
+            _cancel(jobs)
+            raise
+    return sorted(outcomes, key=lambda item: item["path"])
+
+
+def _cancel(jobs: Iterable[Future[Any]]) -> None:
+    for job in jobs:
+        job.cancel()
+
+
+def _send_one(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[str, Any]:
+    if file.size > limit:
+        # Not even read: the engine would refuse it, and it may not fit into memory.
+        return {"path": file.shown, "state": "failed", "reason": f"{file.size} bytes; at most {limit} (KB_MAX_FILE_BYTES)"}
+    try:
+        data = file.place.read_bytes() if file.place else sys.stdin.buffer.read()
+        known = {"source": file.source, "modified_ns": file.modified_ns} if file.place else {}
+        added = cli.engine.add_file(Path(file.shown).name, data, path=file.shown, **known, **fields)
+    except OSError as error:
+        return {"path": file.shown, "state": "failed", "reason": error.strerror or str(error)}
+    except EngineError as error:
+        if error.http_status >= 500:
+            raise
+        return {"path": file.shown, "state": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
+    return {"path": file.shown, "state": added["status"], "document_id": added["document"]["id"]}
+
+
+def _report(cli: Cli, outcomes: list[dict[str, Any]], removal: dict[str, Any]) -> int:
+    counts = {state: sum(item["state"] == state for item in outcomes) for state in STATES}
+    if removal:
+        # A file that moved was found unchanged at its new place.
+        counts["unchanged"] = max(0, counts["unchanged"] - removal["moved"])
+        counts |= {"moved": removal["moved"], "removed": removal["removed"]}
+        counts["failed"] += removal["failed"]
+    if cli.json:
+        cli.result({**counts, "files": outcomes, "removal_errors": removal.get("errors", [])})
+    else:
+        for item in (item for item in outcomes if item["state"] == "failed"):
+            cli.say(f"failed: {item['path']}: {item['reason']}")
+        for item in removal.get("errors", []):
+            cli.say(f"not removed: document {item['document_id']}: {item['error']}")
+        cli.print(", ".join(f"{count} {state}" for state, count in counts.items()))
+    return 1 if counts["failed"] else 0

@@ -1,0 +1,107 @@
+"""Listing a folder: what to read in it, what to ignore, and what could not be looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILES = (".gitignore", ".kbignore")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to add: where it is (None: standard input), the path it is known by, and its state."""
+
+    place: Path | None
+    shown: str
+    size: int = 0
+    modified_ns: int = 0
+
+    @property
+    def source(self) -> str | None:
+        return self.place.as_posix() if self.place else None
+
+
+@dataclass(slots=True)
+class Listing:
+    files: list[File] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def could_not_see(self, source: str) -> bool:
+        """Whether a file may still be there, behind something that could not be read."""
+        return any(source == place or source.startswith(place + "/") for place in self.unreadable)
+
+
+def stat_file(place: Path, shown: str) -> File:
+    state = place.stat()
+    return File(place, shown, state.st_size, state.st_mtime_ns)
+
+
+def list_folder(root: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Listing:
+    """Every file below a folder, but hidden ones and those that ignore files or `exclude` leave out; sorted.
+
+    Links to folders are not followed, so that no loop and nothing outside is read.
+    """
+    root = root.resolve()
+    wanted, unwanted = _spec(include), _spec(exclude)
+    listing = Listing()
+    waiting: list[tuple[Path, list[tuple[Path, GitIgnoreSpec]]]] = [(root, [])]
+    while waiting:
+        folder, rules = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            listing.unreadable[folder.as_posix()] = error.strerror or str(error)
+            continue
+        rules = [*rules, *_ignore_rules(folder, {entry.name for entry in entries})]
+        for entry in entries:
+            place = folder / entry.name
+            if entry.name.startswith(".") or _ignored(place, rules, entry.is_dir(follow_symlinks=False)):
+                continue
+            inside = place.relative_to(root).as_posix()
+            if unwanted is not None and unwanted.match_file(inside):
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((place, rules))
+                elif entry.is_file() and (wanted is None or wanted.match_file(inside)):
+                    state = entry.stat()
+                    listing.files.append(File(place, f"{root.name}/{inside}", state.st_size, state.st_mtime_ns))
+            except OSError as error:
+                listing.unreadable[place.as_posix()] = error.strerror or str(error)
+    listing.files.sort(key=lambda file: file.shown)
+    return listing
+
+
+def _spec(patterns: Sequence[str]) -> GitIgnoreSpec | None:
+    if not patterns:
+        return None
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(patterns)
+
+
+def _ignore_rules(folder: Path, names: set[str]) -> list[tuple[Path, GitIgnoreSpec]]:
+    found = []
+    for name in IGNORE_FILES:
+        if name in names:
+            lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            spec = _spec(lines)
+            found += [(folder, spec)] if spec is not None else []
+    return found
+
+
+def _ignored(place: Path, rules: list[tuple[Path, GitIgnoreSpec]], is_folder: bool) -> bool:
+    """The rule nearest to a file decides, as with git."""
+    for folder, spec in reversed(rules):
+        inside = place.relative_to(folder).as_posix() + ("/" if is_folder else "")
+        decision = spec.check_file(inside).include
+        if decision is not None:
+            return decision
+    return False

@@ -1,0 +1,86 @@
+"""Files that documents came from: which of them are new, changed, moved or gone."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from kb_documents.models import ForgetIn, ForgetOut, SourcesIn, SourcesOut, VanishedSource
+from kb_documents.mutations import Delete
+from kb_documents.tables import sources
+from kb_framework.api import Actor
+from kb_framework.mutation import Mutation
+from kb_framework.settings import HostSettings
+from kb_framework.store.documents import touch
+from kb_framework.store.sql import among
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import documents
+
+
+class SourcesService:
+    def __init__(self, store: Store, mutation: Mutation, host_settings: HostSettings) -> None:
+        self._store = store
+        self._mutation = mutation
+        self._max_file_bytes = host_settings.max_file_bytes
+
+    def compare(self, listed: SourcesIn, actor: Actor) -> SourcesOut:
+        """What of a folder's listing must be sent, judged by size and time of change alone."""
+        names = {file.source for file in listed.files}
+        with self._store.read(actor.organization_id) as tx:
+            columns = sa.select(sources.c.source, sources.c.size, sources.c.modified_ns)
+            known = {
+                source: (size, modified)
+                for source, size, modified in tx.execute(columns.where(tx.owns(sources), among(sources.c.source, names)))
+            }
+            vanished = [] if listed.root is None else self._vanished(tx, listed.root, names)
+        wanted = [place for place, file in enumerate(listed.files) if known.get(file.source) != (file.size, file.modified_ns)]
+        return SourcesOut(
+            unchanged=len(listed.files) - len(wanted), max_file_bytes=self._max_file_bytes, wanted=wanted, vanished=vanished
+        )
+
+    def _vanished(self, tx: Tx, root: str, present: set[str]) -> list[VanishedSource]:
+        below = root.rstrip("/") + "/"
+        query = sa.select(sources.c.source, sources.c.document_id).where(
+            tx.owns(sources), sources.c.source.startswith(below, autoescape=True)
+        )
+        rows = tx.execute(query.order_by(sources.c.source))
+        return [VanishedSource(source=row[0], document_id=row[1]) for row in rows if row[0].split("!/")[0] not in present]
+
+    def forget(self, wanted: ForgetIn, actor: Actor) -> ForgetOut:
+        """Let go of sources. A document without any other source is deleted, under the same threshold as any bulk delete."""
+        with self._store.read(actor.organization_id) as tx:
+            gone = sa.select(sources.c.document_id).where(tx.owns(sources), among(sources.c.source, wanted.sources))
+            held = sa.select(sources.c.document_id).where(tx.owns(sources), ~among(sources.c.source, wanted.sources))
+            moved = list(tx.connection.scalars(gone.where(sources.c.document_id.in_(held)).distinct()))
+            doomed = list(tx.connection.scalars(gone.where(sources.c.document_id.not_in(held)).distinct()))
+        if wanted.preview:
+            return ForgetOut(moved=len(moved), matched=len(doomed), removed=0, failed=0, errors=[], job_id=None)
+        result = None
+        if doomed:
+            result = self._mutation.run(
+                "delete",
+                Delete(),
+                among(documents.c.id, doomed),
+                actor,
+                selection={"document_ids": sorted(doomed)},
+                force=wanted.force,
+            )
+        with self._store.write(actor.organization_id) as tx:
+            kept = sa.select(documents.c.id).where(tx.owns(documents), among(documents.c.id, moved))
+            tx.execute(
+                sa.delete(sources).where(
+                    tx.owns(sources), among(sources.c.source, wanted.sources), sources.c.document_id.in_(kept)
+                )
+            )
+            for document_id in moved:
+                where = sa.select(sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
+                path = tx.scalar(where.order_by(sources.c.source).limit(1))
+                if path is not None:
+                    touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), path=path)
+        return ForgetOut(
+            moved=len(moved),
+            matched=len(doomed),
+            removed=result.succeeded if result else 0,
+            failed=result.failed if result else 0,
+            errors=result.errors if result else [],
+            job_id=result.job_id if result else None,
+        )
