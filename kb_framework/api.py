@@ -200,6 +200,20 @@ class Chunker(NamedTuple):
     target: str
 
 
+class ExportTable(NamedTuple):
+    """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
+
+    A whole-number `id` is kept where it is free. A `document_id` follows its document, which may get another id on import;
+    where there is more to it, `adapt` is a function `(row, document_ids) -> row | None` that is given the row and the ids
+    that changed, and returns what to insert, or None to leave the row out.
+    """
+
+    name: str
+    table: str
+    key: str
+    adapt: str = ""
+
+
 # What in-flight hooks receive and return
 
 

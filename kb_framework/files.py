@@ -21,14 +21,21 @@ class Files:
 
     def stage(self, data: bytes) -> tuple[str, Path]:
         """Write data durably to a temporary place; its key, and where it is."""
-        digest = hashlib.sha256(data).hexdigest()
+        return self.stage_parts([data])
+
+    def stage_parts(self, parts: Iterable[bytes]) -> tuple[str, Path]:
+        """The same for data that comes in parts."""
+        digest = hashlib.sha256()
         self.root.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".staged-", dir=self.root)
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            for part in parts:
+                digest.update(part)
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        return f"{digest[:2]}/{digest}", Path(name)
+        key = digest.hexdigest()
+        return f"{key[:2]}/{key}", Path(name)
 
     def publish(self, key: str, staged: Path) -> None:
         """Move a staged file to its place, inside the write transaction that refers to it."""

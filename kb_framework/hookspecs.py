@@ -262,6 +262,23 @@ def kb_chunkers() -> Iterable[api.Chunker]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
+    """Declare tables that `kb export` writes and `kb import` reads back, beside documents and chunks.
+
+    Called at start. Columns that a plugin adds to `documents` and `chunks` are carried without asking. On import a row whose
+    key is there already is left as it is. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_export_tables():
+        return [api.ExportTable("readings", table="weather_readings", key="uuid")]
+    ```
+    """
+
+
 # In flight
 
 

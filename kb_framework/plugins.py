@@ -119,6 +119,7 @@ class Plugins:
         self.embedders: Registry[api.Embedder] = Registry("embedder")
         self.extractors: Registry[api.Extractor] = Registry("extractor")
         self.chunkers: Registry[api.Chunker] = Registry("chunker")
+        self.export_tables: Registry[api.ExportTable] = Registry("export table")
         self.capabilities: Registry[bool] = Registry("capability")
         self.routes: Registry[api.Routes] = Registry("routes")
         self.commands: Registry[api.Command] = Registry("command")
@@ -134,6 +135,7 @@ class Plugins:
             "kb_embedders": self.embedders,
             "kb_extractors": self.extractors,
             "kb_chunkers": self.chunkers,
+            "kb_export_tables": self.export_tables,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.

@@ -25,7 +25,7 @@ class StreamedReply(NamedTuple):
 def http_stream(
     connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
 ) -> Iterator[StreamedReply]:
-    connection.request(method, target, body=iter(body), headers=dict(headers))
+    connection.request(method, target, body=None if method == "GET" else iter(body), headers=dict(headers))
     answer = connection.getresponse()
     parts = iter(lambda: answer.read(_PART), b"")
     yield StreamedReply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, parts)

@@ -198,6 +198,36 @@ def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> 
         tx.backend.add_text(tx.connection, rows)
 
 
+def insert_archived(
+    tx: Tx,
+    targets: tuple[sa.Table, sa.Table],
+    document: Mapping[str, Any],
+    tags: Iterable[str],
+    rows: Sequence[Mapping[str, Any]],
+    vectors: Mapping[str, bytes],
+    space: Space | None,
+) -> int:
+    """Add a document and its chunks as they were elsewhere, with ids, times and whatever columns `targets` have; its id.
+
+    The document's own id is kept if it is free.
+    """
+    to_documents, to_chunks = targets
+    taken = tx.scalar(sa.select(documents.c.id).where(documents.c.id == document["id"]))
+    values = {name: value for name, value in document.items() if name != "id" or taken is None}
+    inserted = tx.execute(sa.insert(to_documents).values({**values, "organization_id": tx.organization_id}))
+    document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
+    add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
+    owner = {"organization_id": tx.organization_id, "document_id": document_id}
+    for row in rows:
+        number = tx.execute(sa.insert(to_chunks).values({**row, **owner})).inserted_primary_key[0]  # type: ignore[index]
+        _add_text(tx, document["title"], [(number, ChunkText(row["content"], row["metadata"]))])
+        if space is not None and row["content_hash"] in vectors:
+            vector = [(number, vectors[row["content_hash"]])]
+            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, vector)
+    bump_revision(tx)
+    return document_id
+
+
 def add_missing_text(tx: Tx, after: int, limit: int) -> list[int]:
     """Index chunks, of any organization, that full text lacks: those numbered above `after`, in order; their numbers."""
     query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)

@@ -241,9 +241,9 @@ class SqliteBackend:
 
     def vector_fill(self, connection: sa.Connection, index: str) -> VectorFill:
         count = f"SELECT partition00, count(*) FROM {index}_chunks GROUP BY 1"
-        chunks = dict(connection.exec_driver_sql(count).tuples().all())
+        chunks = {row[0]: row[1] for row in connection.exec_driver_sql(count)}
         joined = f"SELECT c.partition00, count(*) FROM {index}_rowids r JOIN {index}_chunks c USING (chunk_id) GROUP BY 1"
-        rows = dict(connection.exec_driver_sql(joined).tuples().all())
+        rows = {row[0]: row[1] for row in connection.exec_driver_sql(joined)}
         size = f"SELECT coalesce(sum(length(vectors)), 0) FROM {index}_vector_chunks00"
         return VectorFill(
             rows=sum(rows.values()),

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import re
-
+from kb_documents import frontmatter
+from kb_documents.blocks import HEADING, scan
+from kb_documents.encoding import decode
 from kb_framework.api import Extracted
-from kb_framework.errors import ExtractionFailed
 
-_HEADING = re.compile(r"^#\s+(.+?)\s*#*\s*$", re.MULTILINE)
+__all__ = ["MarkdownFile", "decode", "markdown", "plain_text"]
 
-
-def decode(data: bytes) -> str:
-    """Bytes as text: UTF-8 (with or without a mark), UTF-16/32 with one, else the likeliest legacy encoding."""
-    if not data.strip():
-        raise ExtractionFailed("the file is empty")
-    for mark, encoding in ((b"\xff\xfe\x00\x00", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if data.startswith(mark):
-            return _clean(data.decode(encoding, errors="replace"))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        from charset_normalizer import from_bytes
-
-        best = None if b"\x00" in data else from_bytes(data).best()
-        if best is None:
-            raise ExtractionFailed("the file is neither text nor a known format") from None
-        text = str(best)
-    if "\x00" in text:
-        raise ExtractionFailed("the file is binary, not text")
-    return _clean(text)
+# Titles stand at the top: a file without a heading there has none.
+_TITLE_WITHIN = 20_000
 
 
-def _clean(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
-    if not text.strip():
-        raise ExtractionFailed("the file is empty")
-    return text
+class MarkdownFile(Extracted):
+    """A Markdown file whose prose begins at `body_start`, after the front matter.
+
+    The text is still the whole file, for chunks are cited by line: cutting the front matter off, or blanking it, would
+    either shift every line or invent text that the file does not have. The offset is no entry of `metadata`, because
+    metadata is the author's, and is shown and exported with the document. It is an attribute beside the tuple's
+    fields, which pickling keeps and `_replace` does not.
+    """
+
+    body_start: int = 0
 
 
 def plain_text(data: bytes, name: str) -> Extracted:
@@ -44,5 +31,18 @@ def plain_text(data: bytes, name: str) -> Extracted:
 
 def markdown(data: bytes, name: str) -> Extracted:
     text = decode(data)
-    heading = _HEADING.search(text)
-    return Extracted(text, media="markdown", title=heading.group(1) if heading else None, markdown=True)
+    front = frontmatter.read(text)
+    if front is None:
+        return Extracted(text, media="markdown", title=_first_heading(text, 0), markdown=True)
+    title = front.title or _first_heading(text, front.body_start)
+    file = MarkdownFile(text, media="markdown", title=title, tags=front.tags, metadata=front.metadata, markdown=True)
+    # A file that is nothing but front matter is found by that.
+    if text[front.body_start :].strip():
+        file.body_start = front.body_start
+    return file
+
+
+def _first_heading(text: str, begin: int) -> str | None:
+    """The first heading of the highest level that the top of the file has."""
+    headings = [block for block in scan(text[: begin + _TITLE_WITHIN], begin, markdown=True) if block.kind == HEADING]
+    return min(headings, key=lambda block: block.level).words or None if headings else None

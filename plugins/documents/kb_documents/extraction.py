@@ -1,0 +1,300 @@
+"""Reading a file: which extractor, in this process or in a worker, and in which words it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import PurePosixPath
+from typing import Any
+
+from kb_documents.detect import detect
+from kb_documents.worker import receive, send
+from kb_framework.api import Attachment, Extracted, Extractor, resolve
+from kb_framework.errors import ExtractionFailed, KBError
+from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
+
+log = logging.getLogger("kb.extraction")
+
+MAX_DEPTH = 3
+_FILES_PER_WORKER = 500
+_START_SECONDS = 60
+
+# Guesses: where content says no more than this, an extractor that claims the file's name knows better.
+_VAGUE = frozenset({"text", "binary", "xml", "zip", "ole"})
+# Kinds whose content always tells them: text under such a name is a text with a wrong name.
+_TOLD_BY_CONTENT = frozenset(
+    ["pdf", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", "doc", "xls", "ppt", "msg", "hwp", "rtf"],
+)
+
+_IN_WORDS = {
+    "image": "an image",
+    "audio": "a sound recording",
+    "video": "a video",
+    "program": "a program",
+    "database": "a database",
+    "font": "a font",
+    "binary": "binary data of an unknown kind",
+    "rar": "a RAR archive",
+    "7z": "a 7z archive",
+    "zstd": "a Zstandard archive",
+    "chm": "a compiled Windows help file",
+    "works": "a Microsoft Works document",
+    "hwp3": "a Hangul document of version 3 or older",
+    "xps": "an XPS document",
+    "iwork": "an Apple iWork document",
+    "ole": "an unknown kind of Office document",
+    "djvu": "a DjVu document",
+    "postscript": "a PostScript document",
+}
+
+
+class Extraction:
+    """Turns files into text for as long as an engine lives."""
+
+    def __init__(self, plugins: Plugins, host_settings: HostSettings) -> None:
+        self._plugins = plugins
+        self._settings = host_settings
+        self._workers = _Workers(host_settings)
+
+    def extract(self, data: bytes, name: str, depth: int = 0) -> Extracted:
+        """The text of a file. `depth` says in how many files it lay: attachments of attachments end at `MAX_DEPTH`."""
+        if not data.strip(b" \t\r\n\x00\xef\xbb\xbf"):
+            raise ExtractionFailed("the file is empty")
+        kind = detect(data, name)
+        if kind == "encrypted":
+            raise ExtractionFailed("the file is password-protected")
+        extractor = self._extractor(kind, name)
+        if extractor is None:
+            raise ExtractionFailed(f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})")
+        extracted = self._workers.run(extractor, data, name) if extractor.isolated else _inline(extractor, data, name)
+        longest = self._settings.max_text_chars
+        if len(extracted.text) > longest:
+            raise ExtractionFailed(f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)")
+        if not extracted.text.strip() and not extracted.attachments:
+            raise ExtractionFailed("the file holds no text")
+        if depth >= MAX_DEPTH and extracted.attachments:
+            note = {"files_not_read": f"{len(extracted.attachments)} files inside, nested too deeply"}
+            metadata = {**extracted.metadata, **note}
+            extracted = Extracted(extracted.text, extracted.media, extracted.title, extracted.tags, metadata, extracted.markdown)
+        return extracted
+
+    def _extractor(self, kind: str, name: str) -> Extractor | None:
+        suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
+        by_kind = next((item for item in self._plugins.extractors if item.media == kind), None)
+        by_name = next((item for item in self._plugins.extractors if suffix and suffix in item.suffixes), None)
+        if by_name and kind == "text" and by_name.media in _TOLD_BY_CONTENT:
+            by_name = None
+        return (by_name or by_kind) if kind in _VAGUE else by_kind
+
+    def close(self) -> None:
+        """End the workers. A later `extract` starts new ones."""
+        self._workers.close()
+
+
+def _inline(extractor: Extractor, data: bytes, name: str) -> Extracted:
+    try:
+        return resolve(extractor.target)(data, name)
+    except KBError:
+        raise
+    except RecursionError:
+        raise ExtractionFailed("the file is nested too deeply") from None
+    except Exception as error:
+        log.warning("the extractor %s failed unexpectedly: %s: %s", extractor.name, type(error).__name__, error)
+        raise _unexpected(extractor) from error
+
+
+def _unexpected(extractor: Extractor) -> ExtractionFailed:
+    return ExtractionFailed(f"the file could not be read as {extractor.name}: it is damaged, or unlike any file seen so far")
+
+
+class _Workers:
+    """Worker processes: started when needed, kept, replaced when they die; never more than there are processors."""
+
+    def __init__(self, settings: HostSettings) -> None:
+        self._settings = settings
+        self._slots = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+
+    def run(self, extractor: Extractor, data: bytes, name: str) -> Extracted:
+        with self._slots:
+            worker = self._take()
+            try:
+                status, value = worker.ask(extractor.target, data, name)
+                if status == "memory":
+                    # What the file took may not come back; the next one gets a fresh process.
+                    worker.stop()
+            except BaseException:
+                worker.stop()
+                raise
+            finally:
+                self._give_back(worker)
+        if status == "ok":
+            return value
+        if status == "failed":
+            raise ExtractionFailed(value)
+        if status == "memory":
+            limit = self._settings.extract_memory_bytes
+            raise ExtractionFailed(f"reading took more memory than {limit} bytes (KB_EXTRACT_MEMORY_BYTES)")
+        log.warning("the extractor %s failed unexpectedly: %s", extractor.name, value.strip().splitlines()[-1])
+        log.debug("%s", value)
+        raise _unexpected(extractor)
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            worker = self._idle.pop() if self._idle else _Worker(self._settings)
+            if worker.started and not worker.usable:
+                # It died while nobody used it.
+                worker.discard()
+                worker = _Worker(self._settings)
+            self._busy.add(worker)
+        return worker
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._lock:
+            keep = worker in self._busy and worker.usable
+            self._busy.discard(worker)
+            if keep:
+                self._idle.append(worker)
+        if not keep:
+            worker.discard()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, busy = self._idle, self._busy
+            self._idle, self._busy = [], set()
+        for worker in busy:
+            # Whoever waits for it is told that reading failed, and discards it.
+            worker.stop()
+        for worker in idle:
+            worker.discard()
+
+
+class _Worker:
+    """One worker process, used by one thread at a time."""
+
+    def __init__(self, settings: HostSettings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Lock()
+        self._stopped = False
+        self._timed_out = False
+        self._files = 0
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
+
+    @property
+    def usable(self) -> bool:
+        alive = self._process is not None and self._process.poll() is None
+        return alive and not self._stopped and self._files < _FILES_PER_WORKER
+
+    def ask(self, target: str, data: bytes, name: str) -> tuple[str, Any]:
+        """The worker's answer; where it hung, crashed or said too much, the process is gone and ExtractionFailed says why."""
+        settings = self._settings
+        if self._process is None:
+            self._process = _start(settings)
+            if self._stopped:
+                self.stop()
+            try:
+                self._timed(_START_SECONDS, lambda: self._receive(1000))
+            except (EOFError, OSError, ValueError):
+                raise ExtractionFailed("the process that reads files could not be started") from None
+        self._files += 1
+        try:
+            return self._timed(settings.extract_timeout, lambda: self._exchange(target, data, name))
+        except ValueError:
+            raise ExtractionFailed("the file expands to more than can be kept (KB_MAX_FILE_BYTES, KB_MAX_TEXT_CHARS)") from None
+        except (EOFError, OSError):
+            if self._timed_out:
+                raise ExtractionFailed(f"reading took longer than {settings.extract_timeout:g} s (KB_EXTRACT_TIMEOUT)") from None
+            raise ExtractionFailed(
+                "the file made its reader crash: it is damaged, or needs more memory than KB_EXTRACT_MEMORY_BYTES allows"
+            ) from None
+        except pickle.UnpicklingError:
+            raise ExtractionFailed("the file's reader gave an answer that cannot be used") from None
+
+    def _exchange(self, target: str, data: bytes, name: str) -> tuple[str, Any]:
+        assert self._process is not None and self._process.stdin is not None
+        send(self._process.stdin, (target, data, name))
+        settings = self._settings
+        return self._receive(4 * settings.max_text_chars + 10 * settings.max_file_bytes + 1_000_000)
+
+    def _receive(self, limit: int) -> tuple[str, Any]:
+        assert self._process is not None and self._process.stdout is not None
+        return _Answers(io.BytesIO(receive(self._process.stdout, limit))).load()
+
+    def _timed(self, seconds: float, action: Any) -> Any:
+        def expire() -> None:
+            self._timed_out = True
+            self.stop()
+
+        # Killing ends the pipe, which ends the wait: the one way of timing out a read that works everywhere.
+        timer = threading.Timer(seconds, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            return action()
+        finally:
+            timer.cancel()
+
+    def stop(self) -> None:
+        """End the process; from any thread, while another one waits for its answer."""
+        with self._stopping:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()
+
+    def discard(self) -> None:
+        """End the process and its pipes; only when no other thread uses them."""
+        self.stop()
+        if self._process is None:
+            return
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+
+def _start(settings: HostSettings) -> subprocess.Popen[bytes]:
+    limits = {
+        "KB_EXTRACT_TIMEOUT": f"{settings.extract_timeout:g}",
+        "KB_EXTRACT_MEMORY_BYTES": str(settings.extract_memory_bytes),
+        "KB_MAX_TEXT_CHARS": str(settings.max_text_chars),
+        "KB_MAX_FILE_BYTES": str(settings.max_file_bytes),
+        "KB_MAX_ARCHIVE_FILES": str(settings.max_archive_files),
+        # The pool is what runs in parallel. Threads of native libraries would each reserve address space, which counts.
+        "RAYON_NUM_THREADS": "1",
+        "TOKIO_WORKER_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+    }
+    return subprocess.Popen(
+        # -P: a module in the current folder, which may be the one being added, is never taken for a library.
+        [sys.executable, "-P", "-m", "kb_documents.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **limits},
+    )
+
+
+class _Answers(pickle.Unpickler):
+    """Takes nothing but texts: a hostile file that took over its worker must not reach further."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        allowed = {("kb_framework.api", "Extracted"): Extracted, ("kb_framework.api", "Attachment"): Attachment}
+        try:
+            return allowed[module_name, global_name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module_name}.{global_name}") from None

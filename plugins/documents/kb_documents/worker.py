@@ -1,0 +1,153 @@
+"""A process that reads files for another: whatever a file does to it costs that one file.
+
+It speaks over its standard input and output: each message is eight bytes of length and a pickle. A request is
+`(target, data, name)`; an answer is `("ok", Extracted)`, `("failed", sentence)`, `("memory", "")` or `("error", traceback)`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import struct
+import sys
+import threading
+import traceback
+from typing import IO, Any
+
+from kb_framework.api import Extracted, resolve
+from kb_framework.errors import KBError
+
+_LENGTH = struct.Struct(">Q")
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    body = pickle.dumps(message, protocol=5)
+    stream.write(_LENGTH.pack(len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def receive(stream: IO[bytes], limit: int | None = None) -> bytes:
+    """Read one message as it came; EOFError where there is none, ValueError where it is longer than the limit."""
+    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
+    if limit is not None and length > limit:
+        raise ValueError("the answer is too long")
+    return _read(stream, length)
+
+
+def _read(stream: IO[bytes], length: int) -> bytes:
+    body = stream.read(length)
+    if len(body) < length:
+        raise EOFError
+    return body
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    requests, answers = _private_streams()
+    if hasattr(signal, "SIGINT"):
+        # Ctrl+C reaches the whole terminal group; whoever asked decides what becomes of its workers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _no_core_dumps()
+    seconds = float(os.environ.get("KB_EXTRACT_TIMEOUT", "60"))
+    memory = int(os.environ.get("KB_EXTRACT_MEMORY_BYTES", "2000000000"))
+    longest = int(os.environ.get("KB_MAX_TEXT_CHARS", "20000000"))
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
+    send(answers, ("ready", ""))
+    while True:
+        target, data, name = pickle.loads(waiting.get())
+        _alarm(seconds + 10)
+        send(answers, _answer(target, data, name, memory, longest))
+        _alarm(0)
+
+
+def _private_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """The pipes to the other process, out of reach of libraries that print."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
+    return requests, answers
+
+
+def _listen(requests: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
+    # In a thread of its own, so that a worker in the middle of a file notices that nobody waits for it any more.
+    try:
+        while True:
+            waiting.put(receive(requests))
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _alarm(seconds: float) -> None:
+    """Have the system end this process: the last resort where native code never returns and nobody is left to kill it."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _answer(target: str, data: bytes, name: str, memory: int, longest: int) -> tuple[str, Any]:
+    try:
+        function = resolve(target)
+        _limit_memory(memory)
+        try:
+            extracted = function(data, name)
+        finally:
+            _limit_memory(None)
+        if not isinstance(extracted, Extracted):
+            return "error", f"{target} returned {type(extracted).__name__} instead of Extracted"
+        if len(extracted.text) > longest:
+            return "failed", f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)"
+        return "ok", extracted
+    except KBError as error:
+        return "failed", error.message
+    except MemoryError:
+        return "memory", ""
+    except RecursionError:
+        return "failed", "the file is nested too deeply"
+    except BaseException:  # noqa: BLE001 - native libraries raise panics that are no Exception
+        return "error", traceback.format_exc(limit=-20)
+
+
+def _limit_memory(more: int | None) -> None:
+    """Let this process grow by so many bytes, or without a limit."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = hard
+    if more is not None:
+        limit = _size() + more
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    except (OSError, ValueError):
+        return
+
+
+def _size() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - asked for every file
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+def _no_core_dumps() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, OSError, ValueError):
+        return
+
+
+if __name__ == "__main__":
+    main()

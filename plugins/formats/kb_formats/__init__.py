@@ -1,0 +1,1 @@
+"""Readers of document, mail, archive and markup formats."""

@@ -1,0 +1,327 @@
+"""Text straight from a document's parts, where the native reader finds none. Words matter here, layout does not."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from xml.etree.ElementTree import Element
+from xml.parsers.expat import ExpatError
+
+from kb_formats.html import to_markdown
+from kb_formats.ole import compound
+from kb_formats.xml import element_text, parse
+from kb_framework.errors import ExtractionFailed
+
+_PART_LIMIT = 50_000_000
+
+
+# Containers of XML parts
+
+
+def _parts(data: bytes, wanted: Callable[[str], bool]) -> list[tuple[str, bytes]]:
+    """The parts of a container, in natural order, each no longer than a limit; what is broken is left out."""
+    found: list[tuple[str, bytes]] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for name in sorted(archive.namelist(), key=_natural):
+                if wanted(name):
+                    with archive.open(name) as part:
+                        found.append((name, part.read(_PART_LIMIT)))
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError, EOFError):
+        return found
+    return found
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)]
+
+
+def _root(part: bytes) -> Element | None:
+    try:
+        return parse(part.decode("utf-8-sig", errors="replace"))
+    except (ExpatError, ValueError, ExtractionFailed):
+        return None
+
+
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _paragraphs(part: bytes) -> str:
+    """The runs of each paragraph of an Office XML part, joined."""
+    root = _root(part)
+    if root is None:
+        return ""
+    lines: list[str] = []
+    for paragraph in root.iter():
+        if _local(paragraph) == "p":
+            runs = {"t": lambda item: item.text or "", "tab": lambda item: " ", "br": lambda item: " "}
+            if line := "".join(runs[_local(item)](item) for item in paragraph.iter() if _local(item) in runs).strip():
+                lines.append(line)
+    return "\n\n".join(lines)
+
+
+def word_parts(data: bytes) -> str:
+    """A Word document whose main part has another name, or that only holds other texts."""
+    main = _parts(data, lambda name: bool(re.fullmatch(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml", name)))
+    texts = [_paragraphs(part) for _, part in main]
+    for _, part in _parts(data, lambda name: bool(re.fullmatch(r"word/.*\.(?:x?html?|mht)", name))):
+        texts.append(to_markdown(part.decode("utf-8", errors="replace")))
+    return "\n\n".join(text for text in texts if text)
+
+
+def slide_parts(data: bytes) -> str:
+    slides = _parts(data, lambda name: bool(re.fullmatch(r"ppt/(?:slides|notesSlides)/\w+\.xml", name)))
+    return "\n\n".join(text for _, part in slides if (text := _paragraphs(part)))
+
+
+def sheet_parts(data: bytes) -> str:
+    """Shared and inline strings, and the texts of drawings and charts."""
+    wanted = r"xl/(?:sharedStrings|worksheets/\w+|drawings/\w+|charts/\w+|comments\d*)\.xml"
+    lines: list[str] = []
+    for _, part in _parts(data, lambda name: bool(re.fullmatch(wanted, name))):
+        root = _root(part)
+        if root is not None:
+            texts = ((item.text or "").strip() for item in root.iter() if _local(item) in ("t", "v"))
+            lines += [text for text in texts if text]
+    return "\n".join(lines)
+
+
+def odf_text(data: bytes) -> str:
+    """The body; where it is empty, the texts of master pages."""
+    for place in ("body", "master-styles"):
+        for _, part in _parts(data, lambda name: name in ("content.xml", "styles.xml")):
+            root = _root(part)
+            found = next((item for item in root.iter() if _local(item) == place), None) if root is not None else None
+            if found is not None and (text := element_text(found)):
+                return text
+    return ""
+
+
+def odf_encrypted(data: bytes) -> bool:
+    return any(b"encryption-data" in part for _, part in _parts(data, lambda name: name == "META-INF/manifest.xml"))
+
+
+def book_pages(data: bytes) -> str:
+    pages = _parts(data, lambda name: name.lower().endswith((".xhtml", ".html", ".htm")))
+    return "\n\n".join(text for _, part in pages if (text := to_markdown(part.decode("utf-8", errors="replace"))))
+
+
+def hangul_parts(data: bytes) -> str:
+    sections = _parts(data, lambda name: bool(re.fullmatch(r"Contents/section\d+\.xml", name)))
+    return "\n\n".join(text for _, part in sections if (text := _paragraphs(part)))
+
+
+def iwork_index(data: bytes) -> str:
+    """The text of an iWork document of the years when these were XML."""
+    for _, part in _parts(data, lambda name: name in ("index.xml", "index.apxl")):
+        root = _root(part)
+        if root is not None:
+            bodies = [item for item in root.iter() if _local(item) in ("text-body", "text-storage")]
+            inner = {id(child) for body in bodies for child in body.iter() if child is not body}
+            return "\n\n".join(text for body in bodies if id(body) not in inner and (text := element_text(body)))
+    return ""
+
+
+def fixed_pages(data: bytes) -> str:
+    """The glyph runs of an XPS document, page by page."""
+    pages: list[str] = []
+    for _, part in _parts(data, lambda name: name.lower().endswith(".fpage")):
+        try:
+            root = parse(part.decode("utf-16" if part[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors="replace"))
+        except (ExpatError, ValueError, ExtractionFailed):
+            continue
+        runs = [item.get("UnicodeString", "").removeprefix("{}") for item in root.iter() if _local(item) == "Glyphs"]
+        pages.append("\n".join(run for run in runs if run.strip()))
+    return "\n\n".join(page for page in pages if page)
+
+
+# Old Office formats
+
+
+def word_encrypted(data: bytes) -> bool:
+    file = compound(data)
+    stream = file.stream("WordDocument") if file else b""
+    return len(stream) > 12 and bool(struct.unpack_from("<H", stream, 10)[0] & 0x100)
+
+
+def slides_encrypted(data: bytes) -> bool:
+    file = compound(data)
+    if file is None:
+        return False
+    return "encryptedsummary" in file.names or file.stream("Current User")[12:16] == b"\xdf\xc4\xd1\xf3"
+
+
+def word_stream(data: bytes) -> str:
+    """The text of a Word document that stores it in one piece: Word 6, Word 95, and documents of headers only."""
+    file = compound(data)
+    stream = file.stream("WordDocument") if file else b""
+    if len(stream) < 32:
+        return ""
+    start, end = struct.unpack_from("<II", stream, 24)
+    if not start < end <= len(stream):
+        return ""
+    raw = stream[start:end]
+    text = raw.decode("utf-16-le", errors="replace") if raw.count(0) * 3 > len(raw) else raw.decode("cp1252", errors="replace")
+    # A field is instructions, a mark, and what it shows.
+    text = re.sub(r"\x13[^\x13\x14\x15]*\x14?", "", text).replace("\x15", "")
+    return _readable(text)
+
+
+def sheet_strings(data: bytes) -> str:
+    """The label cells of a workbook of Excel 95 or older."""
+    file = compound(data)
+    stream = (file.stream("Book") or file.stream("Workbook")) if file else b""
+    labels: list[str] = []
+    offset = 0
+    while offset + 4 <= len(stream):
+        kind, size = struct.unpack_from("<HH", stream, offset)
+        body = stream[offset + 4 : offset + 4 + size]
+        if kind in (0x0204, 0x00D6) and len(body) > 8:
+            (length,) = struct.unpack_from("<H", body, 6)
+            labels.append(body[8 : 8 + length].decode("cp1252", errors="replace"))
+        offset += 4 + size
+    return _readable("\n".join(labels))
+
+
+def works_text(data: bytes) -> str:
+    """Runs of letters in a Works document: its text lies there in one piece."""
+    file = compound(data)
+    if file is None:
+        return ""
+    stream = max((file.stream(name) for name in file.names if not name.startswith("\x05")), key=len, default=b"")
+    runs = re.findall(rb"[\x20-\x7e\x80-\xff\r\n\t]{6,}", stream)
+    wide = [run.decode("utf-16-le") for run in re.findall(rb"(?:[\x20-\x7e\r\n\t]\x00){6,}", stream)]
+    return _readable("\n".join(wide or [run.decode("cp1252", errors="replace") for run in runs]))
+
+
+def hangul_text(data: bytes) -> str:
+    """The paragraphs of a Hangul document, or at least its preview."""
+    file = compound(data)
+    if file is None:
+        return ""
+    compressed = bool(file.stream("FileHeader")[36:37] and file.stream("FileHeader")[36] & 1)
+    paragraphs: list[str] = []
+    for name in sorted((name for name in file.names if re.fullmatch(r"section\d+", name)), key=_natural):
+        section = file.stream(name)
+        if compressed:
+            try:
+                section = zlib.decompressobj(-15).decompress(section, _PART_LIMIT)
+            except zlib.error:
+                continue
+        paragraphs += _hangul_records(section)
+    return _readable("\n".join(paragraphs)) or _readable(file.stream("PrvText").decode("utf-16-le", errors="replace"))
+
+
+def _hangul_records(section: bytes) -> list[str]:
+    texts: list[str] = []
+    offset = 0
+    while offset + 4 <= len(section):
+        (head,) = struct.unpack_from("<I", section, offset)
+        offset += 4
+        size = head >> 20
+        if size == 0xFFF and offset + 4 <= len(section):
+            (size,) = struct.unpack_from("<I", section, offset)
+            offset += 4
+        if head & 0x3FF == 67:
+            texts.append(_hangul_paragraph(section[offset : offset + size]))
+        offset += size
+    return texts
+
+
+def _hangul_paragraph(raw: bytes) -> str:
+    # Below 32 are controls; all but these few take eight units of two bytes.
+    units = struct.unpack(f"<{len(raw) // 2}H", raw[: len(raw) // 2 * 2])
+    kept: list[int] = []
+    place = 0
+    while place < len(units):
+        unit = units[place]
+        if unit >= 32:
+            kept.append(unit)
+            place += 1
+        elif unit in (0, 10, 13, 24, 25, 26, 27, 28, 29, 30, 31):
+            kept.append(10 if unit in (10, 13) else 32)
+            place += 1
+        else:
+            place += 8
+    return struct.pack(f"<{len(kept)}H", *kept).decode("utf-16-le", errors="replace").strip()
+
+
+def rtf_words(data: bytes) -> str:
+    """The words of an RTF document, without any of its formatting."""
+    found = re.search(rb"\\ansicpg(\d+)", data[:2000])
+    codec = f"cp{found.group(1).decode()}" if found else "cp1252"
+    try:
+        "".encode(codec)
+    except LookupError:
+        codec = "cp1252"
+    source = _without_binary(data.decode("latin-1"))
+    token = re.compile(r"\\([a-z]+)(-?\d+)? ?|\\'([0-9a-fA-F]{2})|\\([^a-z])|([{}])|([^\\{}]+)", re.IGNORECASE)
+    out: list[bytes | str] = []
+    stack: list[tuple[bool, int]] = []
+    hidden, after_unicode, pending = False, 1, 0
+    for word, number, hexed, symbol, brace, plain in token.findall(source):
+        if brace == "{":
+            stack.append((hidden, after_unicode))
+        elif brace == "}":
+            hidden, after_unicode = stack.pop() if stack else (False, 1)
+            pending = 0
+        elif symbol == "*" or word in ("fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "generator", "themedata"):
+            hidden = True
+        elif hidden:
+            continue
+        elif word == "uc":
+            after_unicode = int(number or 1)
+        elif word == "u" and number:
+            out.append(struct.pack("<H", int(number) & 0xFFFF).decode("utf-16-le", errors="surrogatepass"))
+            pending = after_unicode
+        elif word in ("par", "line", "row", "sect", "page"):
+            out.append("\n")
+        elif word in ("tab", "cell"):
+            out.append("\t")
+        elif hexed and pending:
+            pending -= 1
+        elif hexed:
+            out.append(bytes.fromhex(hexed))
+        elif symbol in ("\\", "{", "}", "~"):
+            out.append(" " if symbol == "~" else symbol)
+        elif plain:
+            kept = re.sub(r"[\r\n]", "", plain)
+            out.append(kept[pending:].encode("latin-1"))
+            pending = max(0, pending - len(kept))
+    return _readable(_joined(out, codec))
+
+
+def _without_binary(source: str) -> str:
+    """The source without the raw bytes that `\\bin` announces, in which braces mean nothing."""
+    parts: list[str] = []
+    end = 0
+    for found in re.finditer(r"\\bin(\d{1,9}) ?", source):
+        if found.start() >= end:
+            parts.append(source[end : found.start()])
+            end = found.end() + int(found.group(1))
+    return "".join(parts) + source[end:]
+
+
+def _joined(pieces: list[bytes | str], codec: str) -> str:
+    """Bytes decoded together, since a letter may span two of them; pairs of surrogates made one."""
+    text: list[str] = []
+    raw = b""
+    for piece in [*pieces, ""]:
+        if isinstance(piece, bytes):
+            raw += piece
+            continue
+        text.append(raw.decode(codec, errors="replace") + piece)
+        raw = b""
+    return "".join(text).encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
+
+
+def _readable(text: str) -> str:
+    text = re.sub(r"[\x00-\x08\x0e-\x1f\ufffd]", "", re.sub(r"[\r\x07\x0b\x0c]", "\n", text))
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return text if any(character.isalnum() for character in text) else ""

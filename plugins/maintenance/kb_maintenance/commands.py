@@ -1,0 +1,208 @@
+"""Commands: export, import, backup, restore, reindex."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from kb_framework.console import Cli
+from kb_framework.errors import ConfigInvalid, InvalidInput
+
+Flag = Parameter(negative=())
+_PART = 1 << 18
+
+
+def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+    """Write documents, files, chunks, tags and jobs to one archive, as they are at this moment.
+
+    Parameters
+    ----------
+    file
+        The archive, by custom *.kbz; - for standard output.
+    force
+        Replace a file that is there.
+    """
+    _save(cli, file, cli.engine.export_archive(), force=force, what="exported")
+
+
+def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+    """Write a copy of the database and all files, while others go on writing.
+
+    Parameters
+    ----------
+    file
+        The backup; - for standard output.
+    force
+        Replace a file that is there.
+    """
+    _save(cli, file, cli.engine.download_backup(), force=force, what="backed up")
+
+
+def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str) -> None:
+    """Parts to a file that has its name only once it is complete."""
+    if file == "-":
+        for part in parts:
+            sys.stdout.buffer.write(part)
+        return
+    target = Path(file).expanduser()
+    if target.exists() and not force:
+        raise ConfigInvalid(f"{target} exists", hint="--force replaces it")
+    if not target.parent.is_dir():
+        raise InvalidInput(f"there is no folder {target.parent}")
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    size = 0
+    try:
+        with os.fdopen(handle, "wb") as out, _progress(cli, what, None) as advance:
+            for part in parts:
+                out.write(part)
+                size += len(part)
+                advance(size, None)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).replace(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    cli.result({"file": str(target), "bytes": size}, f"{what} to {target}: {size} bytes")
+
+
+def import_archive(
+    file: str,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
+    dry_run: Annotated[bool, Flag] = False,
+    cli: Cli,
+) -> int:
+    """Add what an archive holds and is not here yet; what is here stays as it is. Twice is the same as once.
+
+    Parameters
+    ----------
+    file
+        The archive.
+    yes
+        Do not ask.
+    dry_run
+        Only say what would be added.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {file!r}")
+    size = path.stat().st_size
+    with _progress(cli, "checking", size) as advance:
+        preview = cli.engine.upload_import(_counted(_read(path), advance, size), size)
+    new = preview["documents"]["new"] + sum(table["new"] for table in preview["tables"].values())
+    if not cli.json:
+        _say_preview(cli, preview)
+    try:
+        if dry_run or not new:
+            cli.result({"preview": preview, "imported": None}, "nothing is new" if not new else f"{new} rows would be added")
+            return 0
+        if not yes and not cli.confirm("Add what is new?", "--yes"):
+            return 1
+        with _progress(cli, "importing", None) as advance:
+            while not (done := cli.engine.apply_import(preview["import_id"]))["finished"]:
+                advance(done["done"], done["total"])
+    finally:
+        cli.engine.discard_import(preview["import_id"])
+    words = f"{done['documents']} documents with {done['chunks']} chunks added"
+    words += "".join(f", {count} {name}" for name, count in done["rows"].items())
+    cli.result({"preview": preview, "imported": done}, words)
+    if not cli.json:
+        for old, number in list(done["renumbered"].items())[:20]:
+            cli.say(f"document {old} is document {number} here")
+        if done["hint"]:
+            cli.say(f"kb: {done['hint']}")
+    return 0
+
+
+def _say_preview(cli: Cli, preview: dict[str, Any]) -> None:
+    rows = {"documents": preview["documents"], "chunks": preview["chunks"], **preview["tables"]}
+    for name, counts in rows.items():
+        cli.say(f"{name}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    for item in preview["sample"]:
+        if item["state"] == "different":
+            cli.say(f"different here, left as it is: {item['title']}")
+    if preview["ignored"]:
+        cli.say(f"not known here, left out: {', '.join(preview['ignored'])}")
+
+
+def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+    """Put a backup in the place of the data folder's content, once it has been verified. No engine may be running.
+
+    Parameters
+    ----------
+    file
+        The backup.
+    force
+        Replace what is there; it is kept in a folder of its own.
+    """
+    from kb_maintenance.restore import restore_backup
+
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {file!r}")
+    done = restore_backup(cli.bootstrap, path, force=force)
+    words = f"restored {done['documents']} documents and {done['files']} files of {done['created_at']}"
+    cli.result(done, words + (f"; what was there is in {done['kept']}" if done["kept"] else ""))
+    if done["missing_files"] and not cli.json:
+        cli.say(f"kb: {done['missing_files']} files were missing already when the backup was made")
+
+
+def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = False, cli: Cli) -> None:
+    """Embed all chunks anew beside the vectors in use, which are replaced at the end. Interrupted, it goes on the next time.
+
+    Parameters
+    ----------
+    embedder
+        Another embedder than the configured one.
+    compact
+        Embed nothing; move the vectors to an index without holes.
+    """
+    if compact and embedder:
+        raise ConfigInvalid("--compact keeps the vectors as they are; it does not go with --embedder")
+    with _progress(cli, "compacting" if compact else "embedding", None) as advance:
+        while not (done := cli.engine.compact() if compact else cli.engine.reindex(embedder=embedder))["finished"]:
+            advance(done["done"], done["total"])
+    if compact:
+        before, after = done["before"], done["after"]
+        words = f"the vector index has {after['bytes']} bytes, it had {before['bytes']}" if after else "there are no vectors"
+        cli.result(done, words)
+        return
+    cli.result(done, f"{done['done']} chunks embedded with {done['model']}")
+    if done["hint"] and not cli.json:
+        cli.say(f"kb: {done['hint']}")
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while part := file.read(_PART):
+            yield part
+
+
+def _counted(parts: Iterable[bytes], advance: Callable[[int, int | None], None], total: int) -> Iterator[bytes]:
+    done = 0
+    for part in parts:
+        yield part
+        done += len(part)
+        advance(done, total)
+
+
+@contextmanager
+def _progress(cli: Cli, label: str, total: int | None) -> Iterator[Callable[[int, int | None], None]]:
+    """A function that takes how much is done of how much, and shows it where someone looks."""
+    if cli.json or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

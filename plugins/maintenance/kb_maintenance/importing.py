@@ -1,0 +1,302 @@
+"""Adding what an archive holds and is not here: looked at first, then added batch by batch. Nothing here is ever changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_framework.api import Actor, Changes, ExportTable, resolve
+from kb_framework.embedding import Embedding
+from kb_framework.errors import Busy, EmbedderUnavailable, NotFound
+from kb_framework.files import Files
+from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
+from kb_framework.store.documents import insert_archived
+from kb_framework.store.sql import among
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import documents, file_removals
+from kb_maintenance.archive import refused
+from kb_maintenance.comparing import compare
+from kb_maintenance.contents import Contents, Entry
+from kb_maintenance.exporting import table_member
+from kb_maintenance.models import Difference, Imported, Preview, Sample
+from kb_maintenance.rows import for_table, table_here, unknown_columns
+from kb_maintenance.settings import MaintenanceSettings
+
+_STEP_SECONDS = 1.0
+_SAMPLE = 20
+_ROWS_AT_ONCE = 500
+_LIFETIME_SECONDS = 24 * 3600
+
+
+class ImportService:
+    def __init__(
+        self,
+        store: Store,
+        files: Files,
+        plugins: Plugins,
+        embedding: Embedding,
+        host_settings: HostSettings,
+        settings: MaintenanceSettings,
+    ) -> None:
+        self._store = store
+        self._files = files
+        self._plugins = plugins
+        self._embedding = embedding
+        self._folder = host_settings.data_dir / "imports"
+        self._max_bytes = settings.max_import_bytes
+        self._runs: dict[str, _Run] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def receive(self) -> tuple[str, Path]:
+        """An id and a place for an archive that arrives; those of yesterday are thrown away."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in self._folder.glob("*.kbz"):
+            if path.stat().st_mtime < time.time() - _LIFETIME_SECONDS:
+                path.unlink(missing_ok=True)
+        import_id = str(uuid.uuid4())
+        return import_id, self._folder / f"{import_id}.kbz"
+
+    def preview(self, import_id: str, actor: Actor) -> Preview:
+        """Check everything, and say what would be added. An archive that cannot be used is thrown away."""
+        try:
+            contents = self._open(import_id)
+            try:
+                contents.archive.verify()
+                return self._compared(import_id, contents, actor)
+            finally:
+                contents.close()
+        except BaseException:
+            self.discard(import_id)
+            raise
+
+    def apply(self, import_id: str, actor: Actor) -> Imported:
+        """One step; the last says that it is finished. An import that was cut off is begun again, and skips what is there."""
+        self._plugins.require_all_loaded()
+        if not self._one_at_a_time.acquire(timeout=4 * _STEP_SECONDS):
+            raise Busy("another request is importing; try again")
+        try:
+            run = self._runs.get(import_id)
+            if run is None:
+                run = self._runs[import_id] = _Run(
+                    self._open(import_id), self._store, self._files, self._plugins, self._embedding
+                )
+            end = time.monotonic() + _STEP_SECONDS
+            try:
+                for _ in run.steps(actor):
+                    if time.monotonic() >= end:
+                        return run.report(finished=False)
+            except BaseException:
+                self._runs.pop(import_id).contents.close()
+                raise
+        finally:
+            self._one_at_a_time.release()
+        report = run.report(finished=True)
+        self.discard(import_id)
+        return report
+
+    def discard(self, import_id: str) -> None:
+        run = self._runs.pop(import_id, None)
+        if run:
+            run.contents.close()
+        (self._folder / f"{import_id}.kbz").unlink(missing_ok=True)
+
+    def _open(self, import_id: str) -> Contents:
+        path = self._folder / f"{import_id}.kbz"
+        if not path.is_file():
+            raise NotFound(f"there is no import {import_id}", hint="upload the archive again")
+        return Contents(path, self._max_bytes)
+
+    def _compared(self, import_id: str, contents: Contents, actor: Actor) -> Preview:
+        preview = Preview(
+            import_id=import_id,
+            documents=Difference(),
+            chunks=Difference(),
+            tables={},
+            files=len(contents.archive.files),
+            ignored=[],
+            sample=[],
+        )
+        ignored: set[str] = set()
+        with self._store.read(actor.organization_id) as tx:
+            targets = _targets(tx)
+            for batch in contents.batches():
+                for found in compare(tx, targets, batch):
+                    _count(preview.documents, found.state, 1)
+                    _count(preview.chunks, found.state, len(found.chunks))
+                    if found.state != "identical" and len(preview.sample) < _SAMPLE:
+                        sample = Sample(id=found.document["id"], title=found.document["title"], state=found.state)
+                        preview.sample.append(sample)
+                    for table, row in ((targets[0], found.document), *((targets[1], chunk) for chunk in found.chunks)):
+                        ignored |= unknown_columns(table, row)
+            for name in contents.tables:
+                item = self._plugins.export_tables.get(name)
+                table = table_here(tx, item.table) if item else None
+                if item is None or table is None:
+                    ignored.add(f"table {name}")
+                    continue
+                preview.tables[name] = difference = Difference()
+                for rows in _row_batches(contents, item):
+                    known = _known(tx, table, item, rows)
+                    difference.identical += len(known)
+                    difference.new += len(rows) - len(known)
+                    ignored |= {column for row in rows for column in unknown_columns(table, row)}
+        preview.ignored = sorted(ignored)
+        return preview
+
+
+class _Run:
+    """An import under way. What it remembers is how far it is; what counts is in the database."""
+
+    def __init__(self, contents: Contents, store: Store, files: Files, plugins: Plugins, embedding: Embedding) -> None:
+        self.contents = contents
+        self._store = store
+        self._files = files
+        self._plugins = plugins
+        self._embedding = embedding
+        self._steps: Iterator[None] | None = None
+        self._hint: str | None = None
+        self._seen = self._documents = self._chunks = 0
+        self._rows: dict[str, int] = {}
+        self._renumbered: dict[int, int] = {}
+        self._total = sum(1 for _ in contents.archive.lines("documents.ndjson"))
+
+    def steps(self, actor: Actor) -> Iterator[None]:
+        if self._steps is None:
+            self._steps = self._all(actor)
+        return self._steps
+
+    def report(self, *, finished: bool) -> Imported:
+        return Imported(
+            finished=finished,
+            done=self._seen,
+            total=self._total,
+            documents=self._documents,
+            chunks=self._chunks,
+            rows=self._rows,
+            renumbered=self._renumbered,
+            hint=self._hint,
+        )
+
+    def _all(self, actor: Actor) -> Iterator[None]:
+        for batch in self.contents.batches():
+            self._add(batch, actor)
+            self._seen += len(batch)
+            yield
+        for name in self.contents.tables:
+            item = self._plugins.export_tables.get(name)
+            if item:
+                for rows in _row_batches(self.contents, item):
+                    self._add_rows(item, rows, actor)
+                    yield
+
+    def _add(self, batch: list[Entry], actor: Actor) -> None:
+        """One transaction for a batch; what is slow comes before it."""
+        with self._store.read(actor.organization_id) as tx:
+            new = [found for found in compare(tx, _targets(tx), batch) if found.state == "new"]
+        texts = {chunk["content_hash"]: chunk["content"] for found in new for chunk in found.chunks}
+        encoded = self._embedding.encode(list(texts.values())) if texts else None
+        vectors = dict(zip(texts, encoded, strict=True)) if encoded else {}
+        staged: dict[str, Path] = {}
+        try:
+            for key in {found.document["file"] for found in new if found.document["file"]}:
+                digest, staged[key] = self._files.stage_parts(self.contents.archive.parts(f"files/{key}"))
+                if digest != key:
+                    raise refused(f"the content of files/{key} is not what its name says")
+            with self._store.write(actor.organization_id) as tx:
+                self._write(tx, batch, vectors, staged, actor)
+        finally:
+            for path in staged.values():
+                path.unlink(missing_ok=True)
+
+    def _write(self, tx: Tx, batch: list[Entry], vectors: dict[str, bytes], staged: dict[str, Path], actor: Actor) -> None:
+        targets = _targets(tx)
+        try:
+            space = self._embedding.space_for_writing(tx) if vectors else None
+        except EmbedderUnavailable as error:
+            space, self._hint = None, f"{error.message}: {error.hint}"
+        added: list[int] = []
+        for found in compare(tx, targets, batch):
+            archived, number = found.document["id"], found.existing
+            key = found.document["file"]
+            # What somebody removed since the files were staged is left for the next time.
+            if found.state == "new" and (key is None or key in staged):
+                values = for_table(targets[0], found.document)
+                rows = [for_table(targets[1], chunk) for chunk in found.chunks]
+                number = insert_archived(tx, targets, values, found.document["tags"], rows, vectors, space)
+                added.append(number)
+                self._chunks += len(rows)
+            if number is not None and number != archived:
+                self._renumbered[archived] = number
+        tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, list(staged))))
+        if added:
+            chosen = sa.select(documents.c.id).where(among(documents.c.id, added))
+            self._plugins.documents_changed(Changes("added", actor, chosen, len(added)), tx)
+        for key, path in staged.items():
+            self._files.publish(key, path)
+        self._documents += len(added)
+
+    def _add_rows(self, item: ExportTable, rows: list[dict[str, Any]], actor: Actor) -> None:
+        with self._store.write(actor.organization_id) as tx:
+            table = table_here(tx, item.table)
+            if table is None:
+                return
+            known = _known(tx, table, item, rows)
+            adapt = resolve(item.adapt) if item.adapt else follow_document
+            for row in rows:
+                if row[item.key] in known:
+                    continue
+                adapted = adapt(for_table(table, row), self._renumbered)
+                if adapted is None:
+                    continue
+                values = dict(adapted)
+                if "id" in values and tx.scalar(sa.select(table.c.id).where(table.c.id == values["id"])) is not None:
+                    del values["id"]
+                tx.execute(sa.insert(table).values({**values, "organization_id": tx.organization_id}))
+                self._rows[item.name] = self._rows.get(item.name, 0) + 1
+
+
+def follow_document(row: Mapping[str, Any], document_ids: Mapping[int, int]) -> Mapping[str, Any]:
+    """A row whose `document_id` is a document's id."""
+    number = row.get("document_id")
+    return {**row, "document_id": document_ids.get(number, number)} if number is not None else row
+
+
+def adapt_job(row: Mapping[str, Any], document_ids: Mapping[int, int]) -> Mapping[str, Any]:
+    """Only an ingest's `document_id` is a document; that of any other job is a count."""
+    return follow_document(row, document_ids) if row.get("job_type", "ingest") == "ingest" else row
+
+
+def _targets(tx: Tx) -> tuple[sa.Table, sa.Table]:
+    to_documents, to_chunks = table_here(tx, "documents"), table_here(tx, "chunks")
+    assert to_documents is not None
+    assert to_chunks is not None
+    return to_documents, to_chunks
+
+
+def _row_batches(contents: Contents, item: ExportTable) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    for row in contents.archive.lines(table_member(item.name)):
+        if not isinstance(row.get(item.key), str | int):
+            raise refused(f"a row of {item.name} has no {item.key}")
+        rows.append(row)
+        if len(rows) == _ROWS_AT_ONCE:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _known(tx: Tx, table: sa.Table, item: ExportTable, rows: list[dict[str, Any]]) -> set[Any]:
+    key = table.c[item.key]
+    return set(tx.connection.scalars(sa.select(key).where(among(key, [row[item.key] for row in rows]))))
+
+
+def _count(difference: Difference, state: str, number: int) -> None:
+    setattr(difference, state, getattr(difference, state) + number)

@@ -1,0 +1,73 @@
+"""What the maintenance routes take and give."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from kb_framework.validation import Body, Text
+
+
+class ReindexIn(Body):
+    embedder: Annotated[Text | None, Field(description="Another embedder than the configured one.")] = None
+
+
+class Reindexed(BaseModel):
+    """How far it is. Ask again until it is finished; whoever asks goes on where the last one stopped."""
+
+    finished: bool
+    done: int
+    total: int
+    model: str | None
+    hint: str | None = None
+
+
+class IndexSize(BaseModel):
+    rows: int
+    share_in_use: float
+    bytes: int
+
+
+class Compacted(Reindexed):
+    before: IndexSize | None
+    after: IndexSize | None
+
+
+class Difference(BaseModel):
+    """How what an archive holds compares with what is here."""
+
+    new: int = 0
+    identical: int = 0
+    different: int = 0
+
+
+class Sample(BaseModel):
+    id: int
+    title: str
+    state: str
+
+
+class Preview(BaseModel):
+    import_id: str
+    documents: Difference
+    chunks: Difference
+    tables: dict[str, Difference]
+    files: int
+    # Columns and tables that nothing here knows: their plugin is not installed.
+    ignored: list[str]
+    sample: list[Sample]
+
+
+class Imported(BaseModel):
+    """How far it is. Ask again until it is finished."""
+
+    finished: bool
+    done: int
+    total: int
+    documents: int
+    chunks: int
+    rows: dict[str, int]
+    # Documents whose id was taken: the archive's id, and the new one.
+    renumbered: dict[int, int]
+    hint: str | None = None

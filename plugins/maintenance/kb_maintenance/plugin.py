@@ -1,0 +1,57 @@
+"""The entry point of the maintenance plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kb_framework import api, hookimpl
+
+
+@hookimpl
+def kb_settings() -> list[api.SettingsSection]:
+    return [api.SettingsSection("maintenance", "kb_maintenance.settings:MaintenanceSettings")]
+
+
+@hookimpl
+def kb_services() -> list[api.Service]:
+    return [
+        api.Service("reindexing", "kb_maintenance.service:ReindexService"),
+        api.Service("backups", "kb_maintenance.backup:BackupService"),
+        api.Service("exports", "kb_maintenance.exporting:ExportService"),
+        api.Service("imports", "kb_maintenance.importing:ImportService"),
+    ]
+
+
+@hookimpl
+def kb_routes() -> list[api.Routes]:
+    return [api.Routes("maintenance", "kb_maintenance.routes:handlers")]
+
+
+@hookimpl
+def kb_capabilities() -> Mapping[str, bool]:
+    return {"export": True, "backup": True, "reindex": True}
+
+
+@hookimpl
+def kb_export_tables() -> list[api.ExportTable]:
+    return [api.ExportTable("jobs", table="jobs", key="uuid", adapt="kb_maintenance.importing:adapt_job")]
+
+
+@hookimpl
+def kb_commands() -> list[api.Command]:
+    def command(name: str, function: str, group: str, help: str) -> api.Command:
+        return api.Command(name, f"kb_maintenance.commands:{function}", help=help, group=group)
+
+    return [
+        command("export", "export", "Documents", "Write documents, files, chunks, tags and jobs to one archive."),
+        command("import", "import_archive", "Documents", "Add what an archive holds and is not here yet."),
+        command("backup", "backup", "Engine", "Write a copy of everything, while others go on writing."),
+        command("restore", "restore", "Engine", "Put a backup in the place of the data folder's content."),
+        command("reindex", "reindex", "Engine", "Embed all chunks anew, or make the vector index smaller."),
+    ]
+
+
+@hookimpl
+def kb_client_methods() -> list[api.ClientMethod]:
+    names = "export_archive upload_import apply_import discard_import download_backup reindex compact"
+    return [api.ClientMethod(name, f"kb_maintenance.client:{name}") for name in names.split()]

@@ -1,0 +1,146 @@
+"""`kb doctor --repair`, each time after damage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kb_framework.client import Engine, connect
+from kb_framework.testing import Run
+
+from .conftest import doctor, everything, fill
+
+Sql = Callable[..., list[tuple]]
+
+
+def repaired(engine: Engine) -> str:
+    report = engine.post("/doctor/repair")
+    assert report["status"] == "ok", report
+    return "\n".join(report["repairs"])
+
+
+def test_a_healthy_knowledge_base_needs_no_repair(kb_engine: Engine) -> None:
+    fill(kb_engine)
+
+    before = everything(kb_engine)
+
+    assert repaired(kb_engine) == ""
+    assert everything(kb_engine) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM chunks_fts WHERE rowid < 4",
+        "DELETE FROM chunks_fts",
+        "INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (999, 'zebras', '', 'zebras')",
+        "DELETE FROM chunks_fts_data",
+        "DROP TABLE chunks_fts_data",
+        "DROP TABLE chunks_fts_docsize",
+        "DROP TABLE chunks_fts",
+    ],
+)
+def test_full_text_is_made_again_from_the_chunks(kb_engine: Engine, kb_home: Path, sql: Sql, damage: str) -> None:
+    fill(kb_engine)
+    before = everything(kb_engine)
+    sql(damage)
+
+    assert doctor(kb_engine)["status"] == "error"
+    assert "full" in repaired(kb_engine)
+    assert everything(kb_engine) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM chunks_vec_1 WHERE rowid < 4",
+        "INSERT INTO chunks_vec_1(rowid, organization_id, embedding) SELECT 999, organization_id, embedding FROM chunks_vec_1"
+        " LIMIT 1",
+        "DELETE FROM chunks_vec_1_vector_chunks00",
+        "DROP TABLE chunks_vec_1_chunks",
+        "DROP TABLE chunks_vec_1_rowids",
+        "DROP TABLE chunks_vec_1_vector_chunks00",
+        "DROP TABLE chunks_vec_1",
+    ],
+)
+def test_vectors_are_made_again_from_the_chunks(kb_engine: Engine, sql: Sql, damage: str) -> None:
+    fill(kb_engine)
+    before = everything(kb_engine)
+    sql(damage)
+
+    assert doctor(kb_engine)["status"] != "ok"
+    assert "vector" in repaired(kb_engine)
+    assert everything(kb_engine) == before
+
+
+def test_wrong_counts_are_corrected(kb_engine: Engine, sql: Sql) -> None:
+    first = fill(kb_engine)[0]
+    sql("UPDATE documents SET chunk_count = 77 WHERE id = ?", first)
+
+    assert f"document {first} has" in repaired(kb_engine)
+    assert kb_engine.get_document(first)["chunk_count"] == len(kb_engine.get_document_chunks(first))
+
+
+def test_rows_of_documents_that_do_not_exist_are_removed(kb_engine: Engine, sql: Sql) -> None:
+    ids = fill(kb_engine)
+    sql("PRAGMA foreign_keys=OFF")
+    sql("DELETE FROM documents WHERE id = ?", ids[0])
+
+    assert doctor(kb_engine)["status"] == "error"
+    assert "do not exist" in repaired(kb_engine)
+    assert kb_engine.search("zebras", mode="lexical")["hits"]
+
+
+def test_a_document_whose_file_is_gone_keeps_its_text_and_gets_the_file_back(kb_engine: Engine, kb_home: Path) -> None:
+    first = fill(kb_engine)[0]
+    before = everything(kb_engine)
+    stored = next(path for path in (kb_home / "files").glob("??/*") if b"number 0" in path.read_bytes())
+    hidden = stored.rename(kb_home / "hidden")
+
+    assert f"are gone, their text is still there: {first} (" in repaired(kb_engine)
+    assert kb_engine.search("zebras number 0", mode="lexical")["hits"]
+
+    hidden.rename(stored)
+    assert "have their stored file again" in repaired(kb_engine)
+    assert everything(kb_engine) == before
+
+
+def test_files_that_belong_to_no_document_are_set_aside_not_deleted(kb_engine: Engine, kb_home: Path) -> None:
+    fill(kb_engine)
+    orphan = kb_home / "files" / "ab" / ("ab" + "0" * 62)
+    orphan.parent.mkdir(exist_ok=True)
+    orphan.write_bytes(b"precious")
+
+    assert "belong to no document" in repaired(kb_engine)
+    assert (kb_home / "lost-files" / orphan.name).read_bytes() == b"precious"
+
+
+def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: Sql) -> None:
+    fill(kb_engine)
+    sql("DELETE FROM chunks_fts")
+    kb_engine.close()
+
+    assert kb_run("doctor").returncode == 3
+    done = kb_run("doctor", "--repair", "--json")
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["repairs"] == ["indexed 6 chunks for full text"]
+    assert "nothing to repair" in kb_run("doctor", "--repair").stdout
+
+
+def test_a_fragmented_vector_index_is_compacted(kb_home: Path, sql: Sql) -> None:
+    with connect() as engine:
+        engine.add_note("the one that stays", title="stays")
+        vector = sql("SELECT organization_id, embedding FROM chunks_vec_1")[0]
+        many = "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 4200)"
+        sql(f"INSERT INTO chunks_vec_1(rowid, organization_id, embedding) {many} SELECT i, ?, ? FROM n", *vector)
+        sql("DELETE FROM chunks_vec_1 WHERE rowid >= 100 AND rowid % 1000 > 0")
+        sql("DELETE FROM chunks_vec_1_rowids WHERE 0")
+        before = engine.search("stays", mode="vector")["hits"]
+
+        assert "belong to no chunk" in repaired(engine)
+        assert engine.search("stays", mode="vector")["hits"] == before
+        assert doctor(engine)["status"] == "ok"
