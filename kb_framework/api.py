@@ -68,7 +68,7 @@ class Service(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """Litestar handlers or routers, mounted under `/api/v1`; with `build`, a function of the plugins that returns them."""
+    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them."""
 
     name: str
     target: str
@@ -86,6 +86,8 @@ class Command(NamedTuple):
     help: str
     group: str
     build: bool = False
+    # Where a command is made of another plugin's contribution: that plugin, which then answers for a clash.
+    contributed_by: str = ""
 
 
 class Tool(NamedTuple):
@@ -103,6 +105,7 @@ class Tool(NamedTuple):
     idempotent: bool = False
     open_world: bool = False
     build: bool = False
+    contributed_by: str = ""
 
 
 class ClientMethod(NamedTuple):
@@ -111,6 +114,7 @@ class ClientMethod(NamedTuple):
     name: str
     target: str
     build: bool = False
+    contributed_by: str = ""
 
 
 class SelectionFilter(NamedTuple):

@@ -5,6 +5,7 @@ Only what the command line names is imported. `kb --help` reads the commands' de
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import logging
 import os
@@ -55,6 +56,11 @@ def run(argv: list[str]) -> int:
     cli: Cli | None = None
     try:
         bootstrap = read_bootstrap()
+        if argv[:2] == ["plugins", "disable"]:
+            # What is being switched off must not be loaded for it.
+            bootstrap = dataclasses.replace(bootstrap, disabled_plugins=bootstrap.disabled_plugins | set(argv[2:]))
+        if bootstrap.trace_hooks:
+            logging.getLogger("kb.plugins").setLevel(logging.INFO)
         plugins = Plugins(bootstrap)
         cli = Cli(bootstrap, plugins, json=as_json, debug=debug)
         if not bootstrap.nothing_else and not {"--help", "-h", "--version"} & set(argv):
@@ -112,7 +118,7 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
     """The commands of all plugins; only the one that `argv` names is imported (all of them for shell completion)."""
     app = App(
         name="kb",
-        help=HELP,
+        help=_help(plugins),
         version=__version__,
         help_format="plaintext",
         result_action="return_int_as_exit_code_else_zero",
@@ -137,6 +143,12 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         elif top:
             app.command(top.target, name=name, help=top.help, group=group)
     return app
+
+
+def _help(plugins: Plugins) -> str:
+    """The introduction, with examples of commands that are there."""
+    examples = [line for line in HELP.splitlines() if not line.startswith("kb ") or plugins.commands.get(line.split()[1])]
+    return "\n".join(examples)
 
 
 def _check_command(word: str | None, known: set[str]) -> None:
@@ -184,9 +196,3 @@ def _configure_logging(debug: bool) -> None:
     handler.setFormatter(_PlainFormatter(debug))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("kb").setLevel(logging.DEBUG if debug else logging.WARNING)
-    if os.environ.get("KB_TRACE_HOOKS"):
-        logging.getLogger("kb.plugins").setLevel(logging.INFO)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
+import time
 from pathlib import Path
 
+_STAGED = ".staged-"
+_ABANDONED_SECONDS = 24 * 3600
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 
 
@@ -21,7 +25,7 @@ class Files:
         """Write data durably to a temporary place; its key, and where it is."""
         digest = hashlib.sha256(data).hexdigest()
         self.root.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".staged-", dir=self.root)
+        handle, name = tempfile.mkstemp(prefix=_STAGED, dir=self.root)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
@@ -49,6 +53,13 @@ class Files:
         if path.parent.resolve() != (self.root.resolve() / key[:2]):
             raise OSError("the file's folder leads out of the storage root")
         path.unlink(missing_ok=True)
+
+    def remove_abandoned(self) -> None:
+        """Delete what a killed process staged and never published."""
+        for path in self.root.glob(f"{_STAGED}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
 
     def keys(self) -> set[str]:
         return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}

@@ -24,6 +24,7 @@ from kb_framework.api import Profile, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
+from kb_framework.selection import check_contributions
 from kb_framework.validation import invalid
 
 log = logging.getLogger("kb.mcp")
@@ -65,15 +66,20 @@ def _takes_text(annotation: Any) -> bool:
 
 def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
     """The profile's tools. One that cannot be imported costs its plugin, not the others."""
+    check_contributions(plugins)
     allowed = PROFILES[: PROFILES.index(profile) + 1]
-    bound: dict[str, BoundTool] = {}
-    for tool in list(plugins.tools):
-        if tool.profile in allowed and plugins.tools.get(tool.name):
+    while True:
+        bound: dict[str, BoundTool] = {}
+        for tool in plugins.tools:
+            if tool.profile not in allowed:
+                continue
             try:
                 bound[tool.name] = _bind(plugins, tool)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 plugins.fail(plugins.tools.plugin_of(tool.name), error)
-    return {name: item for name, item in bound.items() if plugins.tools.get(name)}
+                break
+        else:
+            return bound
 
 
 def _bind(plugins: Plugins, tool: Tool) -> BoundTool:

@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -29,6 +30,7 @@ from kb_framework import __version__, errors
 from kb_framework.api import Actor, resolve
 from kb_framework.app import KB
 from kb_framework.http import ERROR_MODELS, Answer
+from kb_framework.plugins import HOST
 from kb_framework.system import SystemService, handlers
 from kb_framework.validation import in_words, invalid
 
@@ -90,28 +92,37 @@ def _service(kb: KB, name: str) -> Callable[[], Any]:
 
 
 def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
-    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest goes on."""
-    mounted: list[HTTPRouteHandler] = []
-    claimed = dict.fromkeys(_paths(handlers), "host")
-    for name, routes in kb.plugins.routes.items():
-        plugin = kb.plugins.routes.plugin_of(name)
-        try:
-            target = resolve(routes.target)
-            found = _documented(target(kb.plugins) if routes.build else target)
-            paths = _paths(found)
-            for method, path in sorted(paths):
-                if (method, path) in claimed:
-                    raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            kb.plugins.fail(plugin, error)
-            continue
-        claimed |= dict.fromkeys(paths, plugin)
-        mounted += found
-    return mounted
+    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest is mounted without it."""
+    plugins = kb.plugins
+    while True:
+        mounted: list[HTTPRouteHandler] = []
+        claimed = dict.fromkeys(_paths(handlers), HOST)
+        for name, routes in sorted(
+            plugins.routes.items(), key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0]))
+        ):
+            plugin = plugins.routes.plugin_of(name)
+            try:
+                target = resolve(routes.target)
+                found = _documented(target(plugins) if routes.build else target)
+                _claim(claimed, _paths(found), plugin)
+                mounted += found
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                plugins.fail(plugin, error)
+                break
+        else:
+            return mounted
+
+
+def _claim(claimed: dict[tuple[str, str], str], paths: set[tuple[str, str]], plugin: str) -> None:
+    for method, path in sorted(paths & claimed.keys()):
+        raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
+    claimed |= dict.fromkeys(paths, plugin)
 
 
 def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
-    return {(str(method), path) for handler in found for path in handler.paths for method in handler.http_methods}
+    """What handlers answer to; the name of a path's parameter makes no difference."""
+    every = ((str(method), path) for handler in found for path in handler.paths for method in handler.http_methods)
+    return {(method, re.sub(r"\{[^}:]*", "{", path)) for method, path in every}
 
 
 def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
