@@ -750,7 +750,6 @@ def test_plugins_lists_every_plugin_with_its_fields(plugin, kb_here) -> None:
         "errors": [],
     }
     assert found["bulk"]["distribution"] == "kb-framework"
-    assert "bulk-stamp" in found["bulk"]["contributes"]["commands"]
 
 
 def test_plugins_is_a_table_for_people(plugin, kb_here) -> None:
