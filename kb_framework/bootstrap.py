@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kb_framework.errors import ConfigInvalid
 
@@ -56,7 +56,7 @@ def read_bootstrap(environ: Mapping[str, str] | None = None) -> Bootstrap:
         table = read_toml(config_file)
     values = {f"KB_{key.upper()}": value for key, value in table.items()} | values
     engine_url = values.get("KB_ENGINE_URL") or None
-    if engine_url and not re.match(r"https?://[^/]+", str(engine_url)):
+    if engine_url and not _is_address(str(engine_url)):
         raise ConfigInvalid(f"KB_ENGINE_URL is {engine_url!r}: it must look like http://127.0.0.1:8420")
     from_command = _disabled_by_command(data_dir)
     return Bootstrap(
@@ -69,6 +69,14 @@ def read_bootstrap(environ: Mapping[str, str] | None = None) -> Bootstrap:
         trace_hooks=str(values.get("KB_TRACE_HOOKS", "")).lower() in {"1", "true", "yes", "on"},
         nothing_else=not {k for k in values if k.startswith("KB_")} - _KNOWN,
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def default_data_dir() -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import io
 import logging
 import os
 import sys
@@ -19,7 +20,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from kb_framework import __version__
 from kb_framework.api import Command, resolve
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.console import Cli
+from kb_framework.console import STDIN, Cli
 from kb_framework.errors import ConfigInvalid, KBError
 from kb_framework.plugins import Plugins
 
@@ -31,13 +32,17 @@ kb quickstart                             a tour with a sample folder
 kb add ~/notes                            add a folder
 kb search "how do we rotate keys"         search it
 kb bulk-remove --tags draft,old           preview, confirm, delete
-kb serve                                  HTTP, MCP and API docs on http://127.0.0.1:8420
+kb serve                                  HTTP, MCP and API docs, on loopback
 """
 GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Engine")
 _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows a question mark; a command does not fail over it.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -106,7 +111,8 @@ def _dispatch(argv: list[str], cli: Cli) -> int:
         json: Annotated[bool, Parameter(negative=(), help="Print JSON.", group="Everywhere")] = False,
         debug: Annotated[bool, Parameter(negative=(), help="Show tracebacks and logs.", group="Everywhere")] = False,
     ) -> Any:
-        command, bound, ignored = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        words = [STDIN if token == "-" else token for token in tokens]
+        command, bound, ignored = app.parse_args(words, exit_on_error=False, print_error=False)
         bound.arguments.update(dict.fromkeys(ignored, cli))
         return command(*bound.args, **bound.kwargs)
 
@@ -126,7 +132,8 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
     app.register_install_completion_command()
     everything = "--install-completion" in argv
     first = next((word for word in argv if not word.startswith("-")), None)
-    _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
+    if not everything:
+        _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
     groups = {name: Group(name, sort_key=index) for index, name in enumerate(GROUPS)}
     found: dict[str, list[Command]] = {}
     for command in plugins.commands:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
+import signal
 import typing
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -172,6 +174,8 @@ def _text(value: Any) -> types.TextContent:
 def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> None:
     """Serve until standard input ends."""
     server = create_server(engine, plugins, profile)
+    # The thread that waits for input cannot be interrupted, and whatever is written is written in transactions.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
     async def run() -> None:
         async with stdio_server() as (incoming, outgoing):

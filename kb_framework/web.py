@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, SerializationException, ValidationException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
@@ -37,6 +37,7 @@ from kb_framework.validation import in_words, invalid
 log = logging.getLogger("kb.http")
 
 _ASSETS = "/assets/swagger"
+_WRAPPING_BYTES = 1_000_000
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,
     403: errors.Forbidden,
@@ -62,7 +63,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
     system = SystemService(kb, instance)
     app = Litestar(
         route_handlers=[
-            Router("/api/v1", route_handlers=[*_documented(handlers), *_plugin_handlers(kb)]),
+            Router("/api/v1", route_handlers=[*_documented(handlers), *_limited(_plugin_handlers(kb), kb)]),
             *_pages(),
             *([mcp] if mcp else []),  # type: ignore[list-item]
         ],
@@ -74,7 +75,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         plugins=[PydanticPlugin(validate_strict=True)],
         exception_handlers={Exception: render_error},
         before_request=_check_request,
-        request_max_body_size=max(kb.settings.host.max_body_bytes, kb.settings.host.max_file_bytes + 1_000_000),
+        request_max_body_size=kb.settings.host.max_body_bytes,
         openapi_config=_openapi(),
         lifespan=lifespan,
         logging_config=None,
@@ -111,6 +112,14 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
                 break
         else:
             return mounted
+
+
+def _limited(found: list[HTTPRouteHandler], kb: KB) -> list[HTTPRouteHandler]:
+    """The handlers; those that take a file take as much as a file may have, and its wrapping."""
+    for handler in found:
+        if handler.opt.get("body", "json") != "json":
+            handler.request_max_body_size = kb.settings.host.max_file_bytes + _WRAPPING_BYTES
+    return found
 
 
 def _claim(claimed: dict[tuple[str, str], str], paths: set[tuple[str, str]], plugin: str) -> None:
@@ -157,7 +166,13 @@ def _openapi() -> OpenAPIConfig:
         standalone_preset_js_url=f"{_ASSETS}/swagger-ui-standalone-preset.js",
         favicon=f"<link rel='icon' href='{_ASSETS}/favicon-32x32.png'>",
     )
-    return OpenAPIConfig(title="kb", version=__version__, path="/schema", render_plugins=[swagger, JsonRenderPlugin()])
+    return OpenAPIConfig(
+        title="kb",
+        version=__version__,
+        path="/schema",
+        render_plugins=[swagger, JsonRenderPlugin()],
+        use_handler_docstrings=True,
+    )
 
 
 # Requests
@@ -205,7 +220,7 @@ class Edge:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        refusal = self._refusal(dict(scope["headers"]))
+        refusal = self._refusal(scope["path"], dict(scope["headers"]))
         if refusal is not None:
             body = json.dumps(refusal.flat()).encode()
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -227,8 +242,10 @@ class Edge:
             },
         )
 
-    def _refusal(self, headers: dict[bytes, bytes]) -> errors.KBError | None:
+    def _refusal(self, path: str, headers: dict[bytes, bytes]) -> errors.KBError | None:
         """A page that reached this port by a name of its own (DNS rebinding), or that posts from elsewhere, is refused."""
+        if "\x00" in path or "\ufffd" in path:
+            return errors.InvalidInput("path: must be valid UTF-8 without NUL", field="path")
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_allowed(host):
             return errors.Forbidden(
@@ -236,7 +253,7 @@ class Edge:
                 hint="add the name to KB_ALLOWED_HOSTS",
             )
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and not self._is_allowed(urlsplit(origin).netloc):
+        if origin and not (self._is_allowed(urlsplit(origin).netloc) and _port(urlsplit(origin).netloc) == _port(host)):
             return errors.Forbidden(f"requests from {origin!r} are not allowed")
         return None
 
@@ -251,6 +268,13 @@ class Edge:
             return ipaddress.ip_address(name).is_loopback
         except ValueError:
             return False
+
+
+def _port(netloc: str) -> int | None:
+    try:
+        return urlsplit(f"//{netloc}").port
+    except ValueError:
+        return None
 
 
 # Errors
@@ -278,6 +302,8 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, ValidationException):
         return _invalid_parameter(error)
     if isinstance(error, HTTPException):
+        if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
+            return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli, pairs
+from kb_framework.console import STDIN, Cli, pairs
 from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
 
@@ -63,7 +63,7 @@ def _collect(paths: tuple[str, ...]) -> list[tuple[Path | None, str]]:
     """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
     found: list[tuple[Path | None, str]] = []
     for given in paths:
-        if given == "-":
+        if given == STDIN:
             found.append((None, "stdin.md"))
             continue
         pattern = str(Path(given).expanduser())
@@ -86,7 +86,7 @@ def _hidden(path: Path, base: Path) -> bool:
 
 def _add_one(cli: Cli, file: Path | None, shown: str, fields: dict[str, Any]) -> dict[str, Any]:
     try:
-        data = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        data = file.read_bytes() if file else sys.stdin.buffer.read() if sys.stdin else b""
         added = cli.engine.add_file(Path(shown).name, data, path=shown, **fields)
     except OSError as error:
         return {"path": shown, "state": "failed", "reason": error.strerror or str(error)}
@@ -124,8 +124,8 @@ def note(
     type
         The document type; "note" by default.
     """
-    if text is None or text == "-":
-        if sys.stdin.isatty():
+    if text is None or text == STDIN:
+        if sys.stdin is None or sys.stdin.isatty():
             raise ConfigInvalid("give the note's text, or pipe it in")
         text = sys.stdin.read()
     added = cli.engine.add_note(text, title=title, tags=tags, doc_type=type)
@@ -137,7 +137,7 @@ def list_documents(
     tags: CommaListOrNone = None,
     type: str | None = None,
     q: str | None = None,
-    sort: str = "id",
+    sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "id",
     page: int = 1,
     per_page: int = 20,
     cli: Cli,
