@@ -253,7 +253,7 @@ class Edge:
                 hint="add the name to KB_ALLOWED_HOSTS",
             )
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and not (self._is_allowed(urlsplit(origin).netloc) and _port(urlsplit(origin).netloc) == _port(host)):
+        if origin and not (self._is_allowed(urlsplit(origin).netloc) and _same_port(origin, host)):
             return errors.Forbidden(f"requests from {origin!r} are not allowed")
         return None
 
@@ -270,11 +270,14 @@ class Edge:
             return False
 
 
-def _port(netloc: str) -> int | None:
+def _same_port(origin: str, host: str) -> bool:
+    """Another port of the same machine is another program."""
     try:
-        return urlsplit(f"//{netloc}").port
+        page, engine = urlsplit(origin), urlsplit(f"//{host}")
+        usual = {"http": 80, "https": 443}.get(page.scheme)
+        return (page.port or usual) == (engine.port or usual)
     except ValueError:
-        return None
+        return False
 
 
 # Errors
