@@ -68,7 +68,7 @@ class Service(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """Litestar handlers or routers, mounted under `/api/v1`; with `build`, a function of the plugins that returns them."""
+    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them."""
 
     name: str
     target: str
@@ -86,6 +86,8 @@ class Command(NamedTuple):
     help: str
     group: str
     build: bool = False
+    # Where a command is made of another plugin's contribution: that plugin, which then answers for a clash.
+    contributed_by: str = ""
 
 
 class Tool(NamedTuple):
@@ -103,6 +105,7 @@ class Tool(NamedTuple):
     idempotent: bool = False
     open_world: bool = False
     build: bool = False
+    contributed_by: str = ""
 
 
 class ClientMethod(NamedTuple):
@@ -111,6 +114,7 @@ class ClientMethod(NamedTuple):
     name: str
     target: str
     build: bool = False
+    contributed_by: str = ""
 
 
 class SelectionFilter(NamedTuple):
@@ -308,7 +312,8 @@ class Attachment(NamedTuple):
 class Extracted(NamedTuple):
     """A file turned into text; `markdown` says that its structure is marked up as Markdown.
 
-    `pages` says where each page begins, as (offset in the text, page number), in order.
+    `pages` says where each page begins, as (offset in the text, page number), in order. `body_start` is where the prose
+    begins, after a head that became metadata: the text stays whole, because chunks are cited by its lines.
     """
 
     text: str
@@ -319,6 +324,7 @@ class Extracted(NamedTuple):
     markdown: bool = False
     pages: tuple[tuple[int, int], ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    body_start: int = 0
 
 
 class ChunkText(NamedTuple):

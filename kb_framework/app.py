@@ -15,7 +15,7 @@ from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
-from kb_framework.selection import Selector
+from kb_framework.selection import Selector, check_contributions
 from kb_framework.settings import Settings, load_settings
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.sqlite import SqliteBackend
@@ -74,7 +74,10 @@ class KB:
 
     def _part(self, plugin: str, name: str) -> Any:
         if name == "settings":
-            return self.settings.sections[plugin]
+            names = self.plugins.settings.names_of(plugin)
+            if not names:
+                raise TypeError(f"{plugin!r} declares no settings")
+            return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
         if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding"}:
@@ -102,6 +105,7 @@ def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
     bootstrap = bootstrap or read_bootstrap()
     plugins = plugins or Plugins(bootstrap)
     settings = load_plugin_settings(bootstrap, plugins)
+    check_contributions(plugins)
     data_dir = settings.host.data_dir
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -5,7 +5,9 @@ Only what the command line names is imported. `kb --help` reads the commands' de
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import io
 import logging
 import os
 import sys
@@ -18,7 +20,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from kb_framework import __version__
 from kb_framework.api import Command, resolve
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.console import Cli
+from kb_framework.console import STDIN, Cli
 from kb_framework.errors import ConfigInvalid, KBError
 from kb_framework.plugins import Plugins
 
@@ -30,13 +32,17 @@ kb quickstart                             a tour with a sample folder
 kb add ~/notes                            add a folder
 kb search "how do we rotate keys"         search it
 kb bulk-remove --tags draft,old           preview, confirm, delete
-kb serve                                  HTTP, MCP and API docs on http://127.0.0.1:8420
+kb serve                                  HTTP, MCP and API docs, on loopback
 """
 GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Engine")
 _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows a question mark; a command does not fail over it.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -55,6 +61,11 @@ def run(argv: list[str]) -> int:
     cli: Cli | None = None
     try:
         bootstrap = read_bootstrap()
+        if argv[:2] == ["plugins", "disable"]:
+            # What is being switched off must not be loaded for it.
+            bootstrap = dataclasses.replace(bootstrap, disabled_plugins=bootstrap.disabled_plugins | set(argv[2:]))
+        if bootstrap.trace_hooks:
+            logging.getLogger("kb.plugins").setLevel(logging.INFO)
         plugins = Plugins(bootstrap)
         cli = Cli(bootstrap, plugins, json=as_json, debug=debug)
         if not bootstrap.nothing_else and not {"--help", "-h", "--version"} & set(argv):
@@ -100,7 +111,8 @@ def _dispatch(argv: list[str], cli: Cli) -> int:
         json: Annotated[bool, Parameter(negative=(), help="Print JSON.", group="Everywhere")] = False,
         debug: Annotated[bool, Parameter(negative=(), help="Show tracebacks and logs.", group="Everywhere")] = False,
     ) -> Any:
-        command, bound, ignored = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        words = [STDIN if token == "-" else token for token in tokens]
+        command, bound, ignored = app.parse_args(words, exit_on_error=False, print_error=False)
         bound.arguments.update(dict.fromkeys(ignored, cli))
         return command(*bound.args, **bound.kwargs)
 
@@ -112,7 +124,7 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
     """The commands of all plugins; only the one that `argv` names is imported (all of them for shell completion)."""
     app = App(
         name="kb",
-        help=HELP,
+        help=_help(plugins),
         version=__version__,
         help_format="plaintext",
         result_action="return_int_as_exit_code_else_zero",
@@ -120,7 +132,8 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
     app.register_install_completion_command()
     everything = "--install-completion" in argv
     first = next((word for word in argv if not word.startswith("-")), None)
-    _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
+    if not everything:
+        _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
     groups = {name: Group(name, sort_key=index) for index, name in enumerate(GROUPS)}
     found: dict[str, list[Command]] = {}
     for command in plugins.commands:
@@ -137,6 +150,12 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         elif top:
             app.command(top.target, name=name, help=top.help, group=group)
     return app
+
+
+def _help(plugins: Plugins) -> str:
+    """The introduction, with examples of commands that are there."""
+    examples = [line for line in HELP.splitlines() if not line.startswith("kb ") or plugins.commands.get(line.split()[1])]
+    return "\n".join(examples)
 
 
 def _check_command(word: str | None, known: set[str]) -> None:
@@ -184,9 +203,3 @@ def _configure_logging(debug: bool) -> None:
     handler.setFormatter(_PlainFormatter(debug))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("kb").setLevel(logging.DEBUG if debug else logging.WARNING)
-    if os.environ.get("KB_TRACE_HOOKS"):
-        logging.getLogger("kb.plugins").setLevel(logging.INFO)
-
-
-if __name__ == "__main__":
-    main()

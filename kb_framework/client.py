@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ADDRESS_FILE = "engine.json"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 600.0
+_PROBE_SECONDS = 2.0
 
 
 class Reply(NamedTuple):
@@ -149,7 +150,7 @@ def running_engine(bootstrap: Bootstrap) -> str | None:
     try:
         left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
         url, instance = str(left["url"]), str(left["instance"])
-        reply = HttpTransport(url).send("GET", "/api/v1/health/live", {}, b"")
+        reply = HttpTransport(url, seconds=_PROBE_SECONDS).send("GET", "/api/v1/health/live", {}, b"")
         return url if json.loads(reply.body).get("instance") == instance else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
         return None
@@ -172,11 +173,10 @@ def _successful(reply: StreamedReply) -> Iterator[bytes]:
 
 
 class HttpTransport:
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, seconds: float = _ANSWER_SECONDS) -> None:
         self.url = url.rstrip("/")
+        self._seconds = seconds
         parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise EngineUnreachable(f"KB_ENGINE_URL is {url!r}: it must look like http://127.0.0.1:8420")
         self._parts = parts
         self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
@@ -209,7 +209,7 @@ class HttpTransport:
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
         try:
             connection.connect()
-            connection.sock.settimeout(_ANSWER_SECONDS)
+            connection.sock.settimeout(self._seconds)
             yield connection
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
@@ -287,7 +287,19 @@ class AsgiTransport:
         received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
         return Reply(start["status"], received, payload)
 
+    async def _abandon(self) -> None:
+        """What an interrupted caller left under way."""
+        import asyncio
+
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     def close(self) -> None:
+        import asyncio
+
+        asyncio.run_coroutine_threadsafe(self._abandon(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -118,7 +118,7 @@ def _plain(value: Any) -> bool:
 
 def plugins(*, cli: Cli) -> None:
     """List plugins: version, distribution, state, hooks, what each contributes, and why one failed."""
-    _add_engine_errors(cli)
+    _ask_engine(cli)
     data = [dataclasses.asdict(info) for info in cli.plugins.infos]
     rows = [
         (
@@ -135,15 +135,17 @@ def plugins(*, cli: Cli) -> None:
     cli.table(data, rows, ("name", "version", "distribution", "state", "contributes, or why not"))
 
 
-def _add_engine_errors(cli: Cli) -> None:
-    """What hooks raised is known to the engine in which they ran; ask it if one runs."""
-    from kb_framework.client import Engine, HttpTransport, running_engine
-
-    url = cli.bootstrap.engine_url or running_engine(cli.bootstrap)
-    if url:
-        health = Engine(HttpTransport(url, cli.bootstrap.api_key)).get("/health")
-        for info in cli.plugins.infos:
-            info.errors += health["plugins"]["errors"].get(info.name, [])
+def _ask_engine(cli: Cli) -> None:
+    """What failed while the engine opened, and what hooks raised in it, is known to the engine."""
+    try:
+        found = cli.engine.get("/health")["plugins"]
+    except KBError as error:
+        cli.say(f"kb: the engine could not be asked: {error.message}")
+        return
+    for info in cli.plugins.infos:
+        info.errors = found["errors"].get(info.name, [])
+        if info.state == "active" and info.name in found["failed"]:
+            info.state, info.reason = "failed", found["failed"][info.name]
 
 
 def disable(name: str, *, cli: Cli) -> None:

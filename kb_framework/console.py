@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# What a command sees where a person wrote `-`, which the parser would take for an option.
+STDIN = "<standard input>"
+
 
 @Parameter(parse=False)
 class Cli:
@@ -64,12 +67,12 @@ class Cli:
 
             table = Table(*columns, title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
             for row in rows:
-                table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+                table.add_row(*(Text(_harmless(cell)) for cell in row))
             Console().print(table)
         else:
             self.print("\t".join(columns))
             for row in rows:
-                self.print("\t".join("" if cell is None else " ".join(str(cell).split()) for cell in row))
+                self.print("\t".join(" ".join(_harmless(cell).split()) for cell in row))
 
     # Messages
 
@@ -79,7 +82,7 @@ class Cli:
 
     def confirm(self, question: str, flag: str) -> bool:
         """Ask a yes-or-no question; without a terminal nobody can answer, so say which flag to use instead."""
-        if not sys.stdin.isatty():
+        if not interactive():
             raise ConfigInvalid(f"this needs a confirmation: give {flag}")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
@@ -120,6 +123,16 @@ class Cli:
         self.say(f"kb: {error.message}")
         if error.hint:
             self.say(f"    {error.hint}")
+
+
+def interactive() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _harmless(cell: Any) -> str:
+    """A cell's text, without codes that would move the cursor or colour the terminal."""
+    return "" if cell is None else "".join(char for char in str(cell) if char.isprintable() or char in "\n\t")
 
 
 def pairs(data: Mapping[str, Any]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+_STAGED = ".staged-"
+_ABANDONED_SECONDS = 24 * 3600
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 
 
@@ -27,7 +31,7 @@ class Files:
         """The same for data that comes in parts."""
         digest = hashlib.sha256()
         self.root.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".staged-", dir=self.root)
+        handle, name = tempfile.mkstemp(prefix=_STAGED, dir=self.root)
         with os.fdopen(handle, "wb") as file:
             for part in parts:
                 digest.update(part)
@@ -84,6 +88,13 @@ class Files:
             except OSError:
                 shutil.copyfile(self.path(key), target)
         return folder
+
+    def remove_abandoned(self) -> None:
+        """Delete what a killed process staged and never published."""
+        for path in self.root.glob(f"{_STAGED}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
 
     def keys(self) -> set[str]:
         return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}

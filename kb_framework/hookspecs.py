@@ -65,8 +65,8 @@ def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
 def kb_services() -> Iterable[api.Service]:  # type: ignore[empty-body]
     """Declare classes that do the plugin's work, free of any web, command-line or MCP framework.
 
-    Called at start; a class is imported and built when something first asks for it. Handlers receive it by its name.
-    An exception marks the plugin as failed.
+    Called at start. Return services; a class is imported and built when something first asks for it, and handlers receive it
+    by its name. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -82,15 +82,15 @@ def kb_services() -> Iterable[api.Service]:  # type: ignore[empty-body]
 def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-body]
     """Declare HTTP routes, mounted under `/api/v1`.
 
-    Called at start, after the filters and kinds of all plugins are known. A path that two plugins claim is a clash.
-    An exception marks the plugin as failed.
+    Called at start, after the filters and kinds of all plugins are known. Return handlers; a path that two plugins claim is
+    a clash. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
 
     @hookimpl
     def kb_routes():
-        return [api.Routes("weather", "kb_weather.routes:router")]
+        return [api.Routes("weather", "kb_weather.routes:handlers")]
     ```
     """
 
@@ -99,8 +99,8 @@ def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-b
 def kb_commands(plugins: Plugins) -> Iterable[api.Command]:  # type: ignore[empty-body]
     """Declare commands of `kb`.
 
-    Called at start, after the filters and kinds of all plugins are known. The module is imported when the command runs, so
-    give the help line here. An exception marks the plugin as failed.
+    Called at start, after the filters and kinds of all plugins are known. Return commands; the module is imported when the
+    command runs, so give the help line here. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -116,7 +116,7 @@ def kb_commands(plugins: Plugins) -> Iterable[api.Command]:  # type: ignore[empt
 def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body]
     """Declare MCP tools.
 
-    Called when an MCP server starts. The function's parameters, but for the first, are the tool's; its docstring is what a
+    Called at start. Return tools; the function's parameters, but for the first, are the tool's; its docstring is what a
     model reads. An exception marks the plugin as failed.
 
     ```python
@@ -133,7 +133,7 @@ def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body
 def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: ignore[empty-body]
     """Declare methods of the engine client, shared by commands, tools and scripts.
 
-    Called when a client is made. `client.weather(city="Oslo")` calls the target with the client first. An exception marks the
+    Called at start. Return methods: `client.weather(city="Oslo")` calls the target with the client first. An exception marks the
     plugin as failed.
 
     ```python
@@ -166,8 +166,8 @@ def kb_capabilities() -> Mapping[str, bool]:  # type: ignore[empty-body]
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
     """Declare filters on documents.
 
-    Called at start. A filter becomes a field of every selection body, a flag of every bulk command, a parameter of every bulk
-    tool, and part of previews and job records. An exception marks the plugin as failed.
+    Called at start. Return filters; each becomes a field of every selection body, a flag of every bulk command, a parameter
+    of every bulk tool, and part of previews and job records. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -183,8 +183,8 @@ def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[emp
 def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-body]
     """Declare operations on a selection of documents.
 
-    Called at start. The host selects, freezes, guards, checks the threshold, applies, records the job and commits; the kind
-    only says what changes. An exception marks the plugin as failed.
+    Called at start. Return kinds. The host selects, freezes, guards, checks the threshold, applies, records the job and
+    commits; the kind only says what changes. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -200,8 +200,8 @@ def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-bod
 def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     """Declare ways of finding chunks.
 
-    Called at start. A retriever must honour `query.condition`. One that raises while searching is reported as degraded and
-    the others answer. An exception here marks the plugin as failed.
+    Called at start. Return retrievers; each must honour `query.condition`. One that raises while searching is reported as
+    degraded and the others answer. An exception here marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -217,7 +217,8 @@ def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
 def kb_embedders() -> Iterable[api.Embedder]:  # type: ignore[empty-body]
     """Declare embedding models; `KB_EMBEDDER` chooses one by name.
 
-    Called at start; the model is loaded when something is first embedded. An exception marks the plugin as failed.
+    Called at start. Return embedders; the model is loaded when something is first embedded. An exception marks the
+    plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -233,8 +234,8 @@ def kb_embedders() -> Iterable[api.Embedder]:  # type: ignore[empty-body]
 def kb_extractors() -> Iterable[api.Extractor]:  # type: ignore[empty-body]
     """Declare readers of file formats.
 
-    Called at start. The function turns bytes into text or raises `ExtractionFailed` with a reason for the file's job.
-    An exception here marks the plugin as failed.
+    Called at start. Return extractors; the function turns bytes into text or raises `ExtractionFailed` with a reason
+    for the file's job. An exception here marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -250,7 +251,7 @@ def kb_extractors() -> Iterable[api.Extractor]:  # type: ignore[empty-body]
 def kb_chunkers() -> Iterable[api.Chunker]:  # type: ignore[empty-body]
     """Declare ways of cutting text into chunks; `KB_CHUNKER` chooses one by name.
 
-    Called at start. An exception marks the plugin as failed.
+    Called at start. Return chunkers. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl

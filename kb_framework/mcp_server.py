@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
+import signal
 import typing
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ from kb_framework.api import Profile, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
+from kb_framework.selection import check_contributions
 from kb_framework.validation import invalid
 
 log = logging.getLogger("kb.mcp")
@@ -65,15 +68,20 @@ def _takes_text(annotation: Any) -> bool:
 
 def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
     """The profile's tools. One that cannot be imported costs its plugin, not the others."""
+    check_contributions(plugins)
     allowed = PROFILES[: PROFILES.index(profile) + 1]
-    bound: dict[str, BoundTool] = {}
-    for tool in list(plugins.tools):
-        if tool.profile in allowed and plugins.tools.get(tool.name):
+    while True:
+        bound: dict[str, BoundTool] = {}
+        for tool in plugins.tools:
+            if tool.profile not in allowed:
+                continue
             try:
                 bound[tool.name] = _bind(plugins, tool)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 plugins.fail(plugins.tools.plugin_of(tool.name), error)
-    return {name: item for name, item in bound.items() if plugins.tools.get(name)}
+                break
+        else:
+            return bound
 
 
 def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
@@ -166,6 +174,8 @@ def _text(value: Any) -> types.TextContent:
 def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> None:
     """Serve until standard input ends."""
     server = create_server(engine, plugins, profile)
+    # The thread that waits for input cannot be interrupted, and whatever is written is written in transactions.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
     async def run() -> None:
         async with stdio_server() as (incoming, outgoing):

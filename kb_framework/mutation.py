@@ -111,6 +111,10 @@ class Mutation:
             if objection.document_id is None:
                 raise MutationRefused(objection.reason)
             failures.setdefault(objection.document_id, objection.reason)
+        # A guard may know of more documents than this plan is about.
+        planned = among(plan_documents.c.document_id, list(failures))
+        here = set(tx.connection.scalars(plan.documents.where(planned))) if failures else set()
+        failures = {number: reason for number, reason in failures.items() if number in here}
         if selection is not None and not force:
             Share(plan.matched, self._total(tx), self._threshold).require_within()
 

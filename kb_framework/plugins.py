@@ -28,6 +28,7 @@ log = logging.getLogger("kb.plugins")
 
 T = TypeVar("T")
 State = Literal["active", "disabled", "failed"]
+HOST = "host"
 HOST_DISTRIBUTION = "kb-framework"
 
 
@@ -57,21 +58,33 @@ class PluginInfo:
     errors: list[str] = field(default_factory=list)
 
 
-class Registry(Generic[T]):
-    """Contributions by name, each with the plugin that made it."""
+class Clash(PluginFailed):
+    """Two plugins contribute the same name."""
 
-    def __init__(self, noun: str) -> None:
+    def __init__(self, message: str, first: str, second: str) -> None:
+        super().__init__(message)
+        self.first = first
+        self.second = second
+
+
+class Registry(Generic[T]):
+    """Contributions by name, each with the plugin that answers for it."""
+
+    def __init__(self, noun: str, kind: type[T]) -> None:
         self.noun = noun
+        self.kind = kind
         self._items: dict[str, tuple[str, T]] = {}
 
     def add(self, plugin: str, name: str, item: T) -> None:
+        if not isinstance(item, self.kind):
+            raise PluginFailed(f"a {self.noun} must be a {self.kind.__name__}, not {item!r}")
         if name in self._items:
             first = self._items[name][0]
-            raise PluginFailed(f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}")
+            raise Clash(f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}", first, plugin)
         self._items[name] = (plugin, item)
 
-    def drop(self, plugin: str) -> None:
-        self._items = {name: pair for name, pair in self._items.items() if pair[0] != plugin}
+    def clear(self) -> None:
+        self._items = {name: pair for name, pair in self._items.items() if pair[0] == HOST}
 
     def plugin_of(self, name: str) -> str:
         return self._items[name][0]
@@ -106,25 +119,25 @@ class Plugins:
         self._trace = bootstrap.trace_hooks
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._manager.register(_HostHooks(), "host")
+        self._manager.register(_HostHooks(), HOST)
         self._modules: dict[str, Any] = {}
         self.infos: list[PluginInfo] = []
 
-        self.settings: Registry[api.SettingsSection] = Registry("settings section")
-        self.migrations: Registry[api.Migration] = Registry("migration")
-        self.services: Registry[api.Service] = Registry("service")
-        self.filters: Registry[api.SelectionFilter] = Registry("selection filter")
-        self.kinds: Registry[api.MutationKind] = Registry("mutation kind")
-        self.retrievers: Registry[api.Retriever] = Registry("retriever")
-        self.embedders: Registry[api.Embedder] = Registry("embedder")
-        self.extractors: Registry[api.Extractor] = Registry("extractor")
-        self.chunkers: Registry[api.Chunker] = Registry("chunker")
-        self.export_tables: Registry[api.ExportTable] = Registry("export table")
-        self.capabilities: Registry[bool] = Registry("capability")
-        self.routes: Registry[api.Routes] = Registry("routes")
-        self.commands: Registry[api.Command] = Registry("command")
-        self.tools: Registry[api.Tool] = Registry("tool")
-        self.client_methods: Registry[api.ClientMethod] = Registry("client method")
+        self.settings: Registry[api.SettingsSection] = Registry("settings section", api.SettingsSection)
+        self.migrations: Registry[api.Migration] = Registry("migration", api.Migration)
+        self.services: Registry[api.Service] = Registry("service", api.Service)
+        self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
+        self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
+        self.retrievers: Registry[api.Retriever] = Registry("retriever", api.Retriever)
+        self.embedders: Registry[api.Embedder] = Registry("embedder", api.Embedder)
+        self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
+        self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
+        self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
+        self.capabilities: Registry[bool] = Registry("capability", bool)
+        self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
+        self.commands: Registry[api.Command] = Registry("command", api.Command)
+        self.tools: Registry[api.Tool] = Registry("tool", api.Tool)
+        self.client_methods: Registry[api.ClientMethod] = Registry("client method", api.ClientMethod)
         self._parts: dict[str, Registry[Any]] = {
             "kb_settings": self.settings,
             "kb_migrations": self.migrations,
@@ -147,10 +160,11 @@ class Plugins:
         }
 
         for command in HOST_COMMANDS:
-            self.commands.add("host", command.name, command)
+            self.commands.add(HOST, command.name, command)
+        self._required = bootstrap.required_plugins
         self._load(bootstrap, _found() if entry_points is None else entry_points)
         self._register()
-        self._check_required(bootstrap.required_plugins)
+        self._check_required()
 
     # Loading
 
@@ -180,8 +194,8 @@ class Plugins:
                 info.hooks = self._hooks_of(module)
                 self._manager.register(module, info.name)
                 self._modules[info.name] = module
-            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                self._fail(info, error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+                self._mark_failed(info, error)
 
     def _hooks_of(self, module: Any) -> list[str]:
         names = [name for name in dir(module) if self._manager.parse_hookimpl_opts(module, name) is not None]
@@ -191,20 +205,26 @@ class Plugins:
         return names
 
     def _register(self) -> None:
-        for info in self._active():
-            self._collect(info, self._parts)
-        while sum(not self._collect(info, self._surfaces) for info in self._active()):
-            # What a failed plugin contributed must not live on in surfaces derived from it.
-            for info in self._active():
-                for registry in self._surfaces.values():
-                    registry.drop(info.name)
+        """Ask every active plugin for its contributions; whenever one fails, all over again without it.
+
+        Nothing of a failed plugin may live on in what others derived from it.
+        """
+        registries = (*self._parts.values(), *self._surfaces.values())
+        while True:
+            for registry in registries:
+                registry.clear()
+            failed = next((name for info in self._active() if (name := self._collect(info, self._parts))), None)
+            failed = failed or next((name for info in self._active() if (name := self._collect(info, self._surfaces))), None)
+            if failed is None:
+                break
         for info in self._active():
             every = {**self._parts, **self._surfaces}
             info.contributes = {
                 hook.removeprefix("kb_"): names for hook, registry in every.items() if (names := registry.names_of(info.name))
             }
 
-    def _collect(self, info: PluginInfo, registries: Mapping[str, Registry[Any]]) -> bool:
+    def _collect(self, info: PluginInfo, registries: Mapping[str, Registry[Any]]) -> str | None:
+        """Add what a plugin contributes; the name of the plugin that failed over it, if any."""
         for hook, registry in registries.items():
             if hook not in info.hooks:
                 continue
@@ -212,15 +232,21 @@ class Plugins:
                 answer = self._call(info.name, hook, plugins=self)
                 items = answer.items() if isinstance(answer, Mapping) else [(item.name, item) for item in answer or ()]
                 for name, item in items:
+                    owner = getattr(item, "contributed_by", "") or info.name
                     # Migration names need only be unique within their plugin.
-                    registry.add(info.name, f"{info.name}:{name}" if hook == "kb_migrations" else name, item)
-            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                self.fail(info.name, error)
-                return False
-        return True
+                    registry.add(owner, f"{info.name}:{name}" if hook == "kb_migrations" else name, item)
+            except Clash as clash:
+                return self._switch_off(self._later(clash.first, clash.second), clash)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+                return self._switch_off(info.name, error)
+        return None
 
-    def _check_required(self, required: frozenset[str]) -> None:
-        for name in sorted(required):
+    def _later(self, first: str, second: str) -> str:
+        """Of two plugins the one that loads later: on a clash the newcomer yields, whoever was asked first."""
+        return max(first, second, key=self.load_order)
+
+    def _check_required(self) -> None:
+        for name in sorted(self._required):
             info = next((info for info in self.infos if info.name == name), None)
             if info is None or info.state != "active":
                 why = (
@@ -235,20 +261,32 @@ class Plugins:
     def _active(self) -> list[PluginInfo]:
         return [info for info in self.infos if info.state == "active"]
 
-    def _fail(self, info: PluginInfo, error: BaseException) -> None:
+    def _mark_failed(self, info: PluginInfo, error: BaseException) -> None:
         info.state = "failed"
         info.reason = error.message if isinstance(error, KBError) else f"{type(error).__name__}: {error}"
         info.contributes = {}
         log.warning("plugin %s (%s) failed to load: %s", info.name, info.distribution, info.reason)
         log.debug("%s", "".join(traceback.format_exception(error)))
 
-    def fail(self, plugin: str, error: BaseException) -> None:
-        """Switch off a plugin that cannot do what it registered."""
+    def _switch_off(self, plugin: str, error: BaseException) -> str:
         info = next(info for info in self.infos if info.name == plugin and info.state == "active")
-        self._fail(info, error)
+        self._mark_failed(info, error)
         self._manager.unregister(self._modules.pop(plugin))
-        for registry in (*self._parts.values(), *self._surfaces.values()):
-            registry.drop(plugin)
+        return plugin
+
+    def fail(self, plugin: str, error: BaseException) -> None:
+        """Switch off a plugin that cannot do what it registered, and forget all that came of it."""
+        self._switch_off(plugin, error)
+        self._register()
+        self._check_required()
+
+    def handle(self, info: PluginInfo) -> str:
+        """How to name a plugin to `kb plugins disable`, also where two have the same name."""
+        alone = sum(other.name == info.name for other in self.infos) == 1
+        return info.name if alone else f"{info.distribution}:{info.name}"
+
+    def load_order(self, name: str) -> int:
+        return [HOST, *(info.name for info in self._active())].index(name)
 
     @property
     def failed(self) -> list[PluginInfo]:
@@ -260,7 +298,7 @@ class Plugins:
             names = ", ".join(info.name for info in self.failed)
             raise PluginFailed(
                 f"documents cannot be changed while a plugin has failed to load: {names} ({self.failed[0].reason})",
-                hint=f"fix it, or switch it off: kb plugins disable {self.failed[0].name}",
+                hint=f"fix it, or switch it off: kb plugins disable {self.handle(self.failed[0])}",
                 plugins=[info.name for info in self.failed],
             )
 
@@ -309,7 +347,8 @@ class Plugins:
         objections: list[api.Objection] = []
         for plugin in self._each("kb_guard_mutation"):
             try:
-                objections.extend(self._call(plugin, "kb_guard_mutation", plan=plan, tx=tx) or ())
+                answer = self._call(plugin, "kb_guard_mutation", plan=plan, tx=tx)
+                objections.extend(_objections(answer))
             except Exception as error:
                 sentence = self.report(plugin, "kb_guard_mutation", error)
                 raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
@@ -335,10 +374,24 @@ class Plugins:
                 self.report(plugin, "kb_mutation_applied", error)
 
     def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
-        hits = self._manager.hook.kb_fuse_hits(query=query, lists=lists)
-        if hits is None:
-            raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
-        return hits
+        # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
+        for implementation in reversed(self._manager.hook.kb_fuse_hits.get_hookimpls()):
+            plugin = implementation.plugin_name
+            try:
+                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_fuse_hits", error)) from error
+            if hits is not None:
+                return hits
+        raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+
+def _objections(answer: Any) -> list[api.Objection]:
+    items = [] if answer is None else [answer] if isinstance(answer, api.Objection) else list(answer)
+    for item in items:
+        if not isinstance(item, api.Objection):
+            raise TypeError(f"a guard answers with objections, not {item!r}")
+    return items
 
 
 def _found() -> Iterable[importlib.metadata.EntryPoint]:

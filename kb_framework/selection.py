@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from kb_framework.api import Selection, resolve
-from kb_framework.errors import InvalidInput
-from kb_framework.plugins import Plugins
+from kb_framework.api import MutationKind, Selection, SelectionFilter, resolve
+from kb_framework.errors import InvalidInput, PluginFailed
+from kb_framework.plugins import Plugins, Registry
 from kb_framework.validation import validate
 
 
@@ -55,3 +55,49 @@ class Selector:
                 raise InvalidInput(f"there is no selection filter {name!r}", field=name)
             conditions.append(resolve(item.target)(value))
         return sa.and_(*conditions)
+
+
+# Fields of every bulk body, command or tool, which no filter and no operation may take.
+RESERVED = frozenset({"force", "yes", "plan", "operation", "json", "debug", "cli", "engine"})
+
+
+def check_contributions(plugins: Plugins) -> None:
+    """Fail the plugins whose filters or kinds cannot be used, so that nothing made of them fails somebody else."""
+    for item in list(plugins.filters):
+        _try(plugins, plugins.filters, item, _check_filter)
+    for kind in list(plugins.kinds):
+        if kind.bulk:
+            _try(plugins, plugins.kinds, kind, _check_kind)
+    for kind in list(plugins.kinds):
+        fields = set(resolve(kind.target).model_fields) if kind.bulk else set()
+        for name in sorted(fields & {item.name for item in plugins.filters}):
+            owners = plugins.kinds.plugin_of(kind.name), plugins.filters.plugin_of(name)
+            later = max(owners, key=plugins.load_order)
+            plugins.fail(later, PluginFailed(f"{name!r} is both a field of {kind.name!r} and a selection filter ({owners[1]!r})"))
+
+
+def _try(plugins: Plugins, registry: Registry[Any], item: Any, check: Callable[[Any], None]) -> None:
+    if registry.get(item.name) is None:
+        return
+    try:
+        if item.name in RESERVED:
+            raise PluginFailed(f"the {registry.noun} {item.name!r} has a reserved name")
+        check(item)
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        plugins.fail(registry.plugin_of(item.name), error)
+
+
+def _check_filter(item: SelectionFilter) -> None:
+    parameters = inspect.signature(resolve(item.target), eval_str=True).parameters
+    if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
+        raise PluginFailed(f"the selection filter {item.name!r} must take one annotated parameter, value")
+    create_model(item.name, value=(parameters["value"].annotation, ...))
+
+
+def _check_kind(kind: MutationKind) -> None:
+    operation = resolve(kind.target)
+    if not (isinstance(operation, type) and issubclass(operation, BaseModel) and callable(getattr(operation, "apply", None))):
+        raise PluginFailed(f"the mutation kind {kind.name!r} must be a pydantic model with apply(tx, documents)")
+    taken = sorted(set(operation.model_fields) & RESERVED)
+    if taken:
+        raise PluginFailed(f"the mutation kind {kind.name!r} has a field with a reserved name: {taken[0]}")

@@ -31,16 +31,21 @@ StringList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
 def _whole_number(value: Any) -> Any:
     """Only plain digits: pydantic would also take `70.0`, ` 70 ` and TOML's `true`."""
-    if (
-        isinstance(value, bool)
-        or (isinstance(value, str) and not value.isascii())
-        or (isinstance(value, str) and not value.removeprefix("-").isdigit())
-    ):
+    plain = isinstance(value, int) and not isinstance(value, bool)
+    digits = isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit()
+    if not plain and not digits:
         raise ValueError("not a whole number")
     return value
 
 
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("not a number")
+    return value
+
+
 WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
+Number = Annotated[float, BeforeValidator(_number)]
 
 
 class Section(BaseSettings):
@@ -70,7 +75,7 @@ class HostSettings(Section):
     required_plugins: StringList = Field([], description="Plugins without which nothing starts, comma-separated.")
     trace_hooks: bool = Field(False, description="Log every hook call with its results.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
-    busy_timeout: float = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
+    busy_timeout: Number = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
     bulk_safety_percent: WholeNumber = Field(
         70,
         ge=0,
@@ -111,7 +116,8 @@ def load_settings(bootstrap: Bootstrap, sections: Iterable[SettingsSection] = ()
     table = read_toml(bootstrap.config_file)
     names = [section.name for section in sections]
     host_table = {key: value for key, value in table.items() if key not in names}
-    host, shown = _load(HostSettings, "KB_", host_table, bootstrap.config_file.name)
+    # Where the data is was settled before anything else could be read.
+    host, shown = _load(HostSettings, "KB_", host_table, bootstrap.config_file.name, {"data_dir": bootstrap.data_dir})
     loaded: dict[str, Section] = {}
     for section in sections:
         model: type[Section] = resolve(section.target)
@@ -132,7 +138,9 @@ def _set_variables() -> set[str]:
     return {name.upper() for name in names if name.upper().startswith("KB_")}
 
 
-def _load(model: type[S], prefix: str, table: dict[str, Any], file: str) -> tuple[S, list[Setting]]:
+def _load(
+    model: type[S], prefix: str, table: dict[str, Any], file: str, settled: Mapping[str, Any] | None = None
+) -> tuple[S, list[Setting]]:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     sources = (
@@ -147,14 +155,16 @@ def _load(model: type[S], prefix: str, table: dict[str, Any], file: str) -> tupl
             raise ConfigInvalid(f"{prefix}*, from {origin}: {error}") from None
         for name in model.model_fields.keys() & found.keys():
             values[name], origins[name] = found[name], origin
+    values |= settled or {}
     try:
         loaded = model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        shown_value = "'***'" if "Secret" in str(model.model_fields[name].annotation) else repr(values.get(name))
         raise ConfigInvalid(
-            f"{prefix}{name.upper()} is {values.get(name)!r} ({origins.get(name, 'default')}): {reason}; "
+            f"{prefix}{name.upper()} is {shown_value} ({origins.get(name, 'default')}): {reason}; "
             f"allowed: {allowed_values(model.model_fields[name])}"
         ) from None
     shown = [

@@ -99,7 +99,7 @@ class SystemService:
                     _check(
                         "plugins",
                         "error",
-                        f"{info.name} failed: {info.reason}; kb plugins disable {info.name}",
+                        f"{info.name} failed: {info.reason}; kb plugins disable {self._kb.plugins.handle(info)}",
                     )
                 )
             found += [_check("plugins", "warning", sentence) for sentence in info.errors[-1:]]

@@ -64,6 +64,7 @@ class RunningServer:
     url: str
     process: subprocess.Popen[str]
     log: list[str]
+    follower: threading.Thread
 
     @property
     def engine(self) -> Engine:
@@ -78,6 +79,7 @@ def start_server(*arguments: str, **environment: str) -> RunningServer:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        encoding="utf-8",
         env={**os.environ, **environment},
     )
     log: list[str] = []
@@ -86,24 +88,31 @@ def start_server(*arguments: str, **environment: str) -> RunningServer:
 
     def follow() -> None:
         assert process.stderr is not None
-        for line in process.stderr:
-            log.append(line)
-            if match := re.search(r"serving .* on (http://\S+)", line):
-                found.append(match.group(1))
-                ready.set()
+        with process.stderr:
+            for line in process.stderr:
+                log.append(line)
+                if match := re.search(r"serving .* on (http://\S+)", line):
+                    found.append(match.group(1))
+                    ready.set()
         ready.set()
 
-    threading.Thread(target=follow, daemon=True).start()
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
     ready.wait(_START_SECONDS)
     if not found:
         process.kill()
+        process.wait()
+        follower.join()
         raise RuntimeError("kb serve did not start:\n" + "".join(log))
-    return RunningServer(found[0], process, log)
+    return RunningServer(found[0], process, log, follower)
 
 
 def stop_server(server: RunningServer) -> int:
-    server.process.send_signal(signal.SIGTERM)
-    return server.process.wait(timeout=_START_SECONDS)
+    if server.process.poll() is None:
+        server.process.send_signal(signal.SIGTERM)
+    code = server.process.wait(timeout=_START_SECONDS)
+    server.follower.join()
+    return code
 
 
 @pytest.fixture
@@ -111,8 +120,7 @@ def kb_server(kb_home: Path) -> Iterator[RunningServer]:
     """A running `kb serve`, stopped in the end."""
     server = start_server()
     yield server
-    if server.process.poll() is None:
-        stop_server(server)
+    stop_server(server)
 
 
 @pytest.fixture
@@ -124,6 +132,8 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         module = module or f"{name}_plugin_{len(list(folder.glob('*.py')))}"
         distribution = distribution or module.replace("_", "-")
         folder.mkdir(exist_ok=True)
+        # Another test's module of this name must not be taken for it.
+        monkeypatch.delitem(sys.modules, module, raising=False)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
         info.mkdir(exist_ok=True)

@@ -69,14 +69,15 @@ class VectorRebuild:
         while True:
             with self._store.read() as tx:
                 batch = self._missing(tx, space, self._after, _BATCH)
-                vectors = self._vectors(tx, batch)
-            if not batch:
-                if self._take_over(space):
-                    return self._progress(space, finished=True)
+                vectors = self._vectors(tx, batch) if len(batch) > _REST else {}
+            if vectors:
+                self._add(space, batch, vectors)
+                self._after = batch[-1].number
+            elif self._take_over(space):
+                # A small rest is done under the write lock: where others never stop writing, there always is one.
+                return self._progress(space, finished=True)
+            else:
                 self._after = 0
-                continue
-            self._add(space, batch, vectors)
-            self._after = batch[-1].number
             if time.monotonic() >= end:
                 return self._progress(space, finished=False)
 

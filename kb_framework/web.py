@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, SerializationException, ValidationException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
@@ -29,12 +30,14 @@ from kb_framework import __version__, errors
 from kb_framework.api import Actor, resolve
 from kb_framework.app import KB
 from kb_framework.http import ERROR_MODELS, Answer
+from kb_framework.plugins import HOST
 from kb_framework.system import SystemService, handlers
 from kb_framework.validation import in_words, invalid
 
 log = logging.getLogger("kb.http")
 
 _ASSETS = "/assets/swagger"
+_WRAPPING_BYTES = 1_000_000
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,
     403: errors.Forbidden,
@@ -60,7 +63,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
     system = SystemService(kb, instance)
     app = Litestar(
         route_handlers=[
-            Router("/api/v1", route_handlers=[*_documented(handlers), *_plugin_handlers(kb)]),
+            Router("/api/v1", route_handlers=[*_documented(handlers), *_limited(_plugin_handlers(kb), kb)]),
             *_pages(),
             *([mcp] if mcp else []),  # type: ignore[list-item]
         ],
@@ -72,7 +75,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         plugins=[PydanticPlugin(validate_strict=True)],
         exception_handlers={Exception: render_error},
         before_request=_check_request,
-        request_max_body_size=max(kb.settings.host.max_body_bytes, kb.settings.host.max_file_bytes + 1_000_000),
+        request_max_body_size=kb.settings.host.max_body_bytes,
         openapi_config=_openapi(),
         lifespan=lifespan,
         logging_config=None,
@@ -90,28 +93,45 @@ def _service(kb: KB, name: str) -> Callable[[], Any]:
 
 
 def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
-    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest goes on."""
-    mounted: list[HTTPRouteHandler] = []
-    claimed = dict.fromkeys(_paths(handlers), "host")
-    for name, routes in kb.plugins.routes.items():
-        plugin = kb.plugins.routes.plugin_of(name)
-        try:
-            target = resolve(routes.target)
-            found = _documented(target(kb.plugins) if routes.build else target)
-            paths = _paths(found)
-            for method, path in sorted(paths):
-                if (method, path) in claimed:
-                    raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            kb.plugins.fail(plugin, error)
-            continue
-        claimed |= dict.fromkeys(paths, plugin)
-        mounted += found
-    return mounted
+    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest is mounted without it."""
+    plugins = kb.plugins
+    while True:
+        mounted: list[HTTPRouteHandler] = []
+        claimed = dict.fromkeys(_paths(handlers), HOST)
+        for name, routes in sorted(
+            plugins.routes.items(), key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0]))
+        ):
+            plugin = plugins.routes.plugin_of(name)
+            try:
+                target = resolve(routes.target)
+                found = _documented(target(plugins) if routes.build else target)
+                _claim(claimed, _paths(found), plugin)
+                mounted += found
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                plugins.fail(plugin, error)
+                break
+        else:
+            return mounted
+
+
+def _limited(found: list[HTTPRouteHandler], kb: KB) -> list[HTTPRouteHandler]:
+    """The handlers; those that take a file take as much as a file may have, and its wrapping."""
+    for handler in found:
+        if handler.opt.get("body", "json") != "json":
+            handler.request_max_body_size = kb.settings.host.max_file_bytes + _WRAPPING_BYTES
+    return found
+
+
+def _claim(claimed: dict[tuple[str, str], str], paths: set[tuple[str, str]], plugin: str) -> None:
+    for method, path in sorted(paths & claimed.keys()):
+        raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
+    claimed |= dict.fromkeys(paths, plugin)
 
 
 def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
-    return {(str(method), path) for handler in found for path in handler.paths for method in handler.http_methods}
+    """What handlers answer to; the name of a path's parameter makes no difference."""
+    every = ((str(method), path) for handler in found for path in handler.paths for method in handler.http_methods)
+    return {(method, re.sub(r"\{[^}:]*", "{", path)) for method, path in every}
 
 
 def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
@@ -146,7 +166,13 @@ def _openapi() -> OpenAPIConfig:
         standalone_preset_js_url=f"{_ASSETS}/swagger-ui-standalone-preset.js",
         favicon=f"<link rel='icon' href='{_ASSETS}/favicon-32x32.png'>",
     )
-    return OpenAPIConfig(title="kb", version=__version__, path="/schema", render_plugins=[swagger, JsonRenderPlugin()])
+    return OpenAPIConfig(
+        title="kb",
+        version=__version__,
+        path="/schema",
+        render_plugins=[swagger, JsonRenderPlugin()],
+        use_handler_docstrings=True,
+    )
 
 
 # Requests
@@ -194,7 +220,7 @@ class Edge:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        refusal = self._refusal(dict(scope["headers"]))
+        refusal = self._refusal(scope["path"], dict(scope["headers"]))
         if refusal is not None:
             body = json.dumps(refusal.flat()).encode()
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -216,8 +242,10 @@ class Edge:
             },
         )
 
-    def _refusal(self, headers: dict[bytes, bytes]) -> errors.KBError | None:
+    def _refusal(self, path: str, headers: dict[bytes, bytes]) -> errors.KBError | None:
         """A page that reached this port by a name of its own (DNS rebinding), or that posts from elsewhere, is refused."""
+        if "\x00" in path or "\ufffd" in path:
+            return errors.InvalidInput("path: must be valid UTF-8 without NUL", field="path")
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_allowed(host):
             return errors.Forbidden(
@@ -225,7 +253,7 @@ class Edge:
                 hint="add the name to KB_ALLOWED_HOSTS",
             )
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and not self._is_allowed(urlsplit(origin).netloc):
+        if origin and not (self._is_allowed(urlsplit(origin).netloc) and _same_port(origin, host)):
             return errors.Forbidden(f"requests from {origin!r} are not allowed")
         return None
 
@@ -240,6 +268,16 @@ class Edge:
             return ipaddress.ip_address(name).is_loopback
         except ValueError:
             return False
+
+
+def _same_port(origin: str, host: str) -> bool:
+    """Another port of the same machine is another program."""
+    try:
+        page, engine = urlsplit(origin), urlsplit(f"//{host}")
+        usual = {"http": 80, "https": 443}.get(page.scheme)
+        return (page.port or usual) == (engine.port or usual)
+    except ValueError:
+        return False
 
 
 # Errors
@@ -267,6 +305,8 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, ValidationException):
         return _invalid_parameter(error)
     if isinstance(error, HTTPException):
+        if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
+            return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None

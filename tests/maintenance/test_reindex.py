@@ -55,7 +55,6 @@ def test_another_embedder_needs_a_reindex_and_says_so(
 
 def test_an_embedder_can_be_named_and_the_hint_says_what_to_set(kb_engine: Engine, letters: None, kb_run: Run) -> None:
     fill(kb_engine)
-    kb_engine.close()
 
     done = kb_run("reindex", "--embedder", "letters")
 

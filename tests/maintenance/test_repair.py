@@ -121,7 +121,6 @@ def test_files_that_belong_to_no_document_are_set_aside_not_deleted(kb_engine: E
 def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: Sql) -> None:
     fill(kb_engine)
     sql("DELETE FROM chunks_fts")
-    kb_engine.close()
 
     assert kb_run("doctor").returncode == 3
     done = kb_run("doctor", "--repair", "--json")

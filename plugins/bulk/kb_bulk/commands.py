@@ -12,8 +12,9 @@ from cyclopts import Parameter
 from kb_framework.api import Flag, MutationKind, resolve
 from kb_framework.console import Cli
 from kb_framework.csv import CommaListOrNone, CommaNumbersOrNone
-from kb_framework.errors import ConfigInvalid, SafetyThresholdExceeded
+from kb_framework.errors import ConfigInvalid, PluginFailed, SafetyThresholdExceeded
 from kb_framework.plugins import Plugins
+from kb_framework.selection import check_contributions
 
 _SWITCHES = {
     "force": (["--force", "-f"], "Proceed although the safety threshold is exceeded."),
@@ -22,7 +23,10 @@ _SWITCHES = {
 
 
 def build(plugins: Plugins, name: str) -> Callable[..., int]:
-    kind = next(kind for kind in plugins.kinds if kind.command_name == name)
+    check_contributions(plugins)
+    kind = next((kind for kind in plugins.kinds if kind.command_name == name), None)
+    if kind is None:
+        raise PluginFailed(f"the command {name!r} cannot be used", hint="kb plugins says why")
     filters = {item.name: item for item in plugins.filters}
     fields = _operation_flags(kind)
 

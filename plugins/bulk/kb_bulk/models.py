@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from kb_framework.api import MutationKind, resolve
-from kb_framework.errors import PluginFailed
 from kb_framework.plugins import Plugins
 from kb_framework.selection import Selector
 from kb_framework.validation import Body
@@ -23,10 +22,6 @@ def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
     """The kind's operation, with the filters as further fields: the parsed body is the operation itself."""
     operation = resolve(kind.target)
     filters = Selector(plugins).fields()
-    both = sorted(set(operation.model_fields) & set(filters))
-    if both:
-        plugin = plugins.filters.plugin_of(both[0])
-        raise PluginFailed(f"{both[0]!r} is a field of {kind.name!r} and a selection filter of {plugin!r}")
     name = "Bulk" + kind.name.title().replace("_", "")
     return create_model(name, __base__=operation, __doc__=kind.help, **filters, force=FORCE)
 

@@ -51,6 +51,7 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
             help=f"{kind.help} Over a selection.",
             group="Bulk",
             build=True,
+            contributed_by=plugins.kinds.plugin_of(kind.name),
         )
         for kind in plugins.kinds
         if kind.bulk
@@ -68,6 +69,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             destructive=kind.destructive,
             idempotent=True,
             build=True,
+            contributed_by=plugins.kinds.plugin_of(kind.name),
         )
         for kind in plugins.kinds
         if kind.bulk
@@ -76,6 +78,11 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
 
 @hookimpl
 def kb_client_methods(plugins: Plugins) -> list[api.ClientMethod]:
-    names = [f"bulk_{kind.name}" for kind in plugins.kinds if kind.bulk]
-    methods = [api.ClientMethod(name, "kb_bulk.client:build", build=True) for name in names]
+    methods = [
+        api.ClientMethod(
+            f"bulk_{kind.name}", "kb_bulk.client:build", build=True, contributed_by=plugins.kinds.plugin_of(kind.name)
+        )
+        for kind in plugins.kinds
+        if kind.bulk
+    ]
     return [*methods, api.ClientMethod("bulk_preview", "kb_bulk.client:bulk_preview")]

@@ -20,7 +20,8 @@ REFUSED = {409: Answer(ThresholdError, "The safety threshold is exceeded, or a g
 
 
 def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
-    return [_preview(plugins), *(_bulk(plugins, kind) for kind in plugins.kinds if kind.bulk)]
+    kinds = [kind for kind in plugins.kinds if kind.bulk]
+    return [_preview(plugins), *(_bulk(plugins, kind) for kind in kinds)] if kinds else []
 
 
 def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:

@@ -34,8 +34,8 @@ _LONGEST_NAME = 200
 
 def by_structure(extracted: Extracted) -> list[ChunkText]:
     text = extracted.text
-    # Front matter is no prose; offsets and lines still count from the start of the file: see `extract.MarkdownFile`.
-    begin = getattr(extracted, "body_start", 0)
+    # Front matter is no prose; offsets and lines still count from the start of the file: see `Extracted.body_start`.
+    begin = extracted.body_start
     page_starts = [offset for offset, _ in extracted.pages]
     cutter = _Cutter(text, begin, list(units(text, scan(text, begin, extracted.markdown, page_starts))))
     chunks, line, counted = [], 1, 0

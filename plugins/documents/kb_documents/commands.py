@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli, pairs
+from kb_framework.console import STDIN, Cli, pairs
 from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError
 
@@ -35,8 +35,8 @@ def note(
     type
         The document type; "note" by default.
     """
-    if text is None or text == "-":
-        if sys.stdin.isatty():
+    if text is None or text == STDIN:
+        if sys.stdin is None or sys.stdin.isatty():
             raise ConfigInvalid("give the note's text, or pipe it in")
         text = sys.stdin.read()
     added = cli.engine.add_note(text, title=title, tags=tags, doc_type=type)
@@ -48,7 +48,7 @@ def list_documents(
     tags: CommaListOrNone = None,
     type: str | None = None,
     q: str | None = None,
-    sort: str = "id",
+    sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "id",
     page: int = 1,
     per_page: int = 20,
     cli: Cli,

@@ -7,22 +7,10 @@ from kb_documents.blocks import HEADING, scan
 from kb_documents.encoding import decode
 from kb_framework.api import Extracted
 
-__all__ = ["MarkdownFile", "decode", "markdown", "plain_text"]
+__all__ = ["decode", "markdown", "plain_text"]
 
 # Titles stand at the top: a file without a heading there has none.
 _TITLE_WITHIN = 20_000
-
-
-class MarkdownFile(Extracted):
-    """A Markdown file whose prose begins at `body_start`, after the front matter.
-
-    The text is still the whole file, for chunks are cited by line: cutting the front matter off, or blanking it, would
-    either shift every line or invent text that the file does not have. The offset is no entry of `metadata`, because
-    metadata is the author's, and is shown and exported with the document. It is an attribute beside the tuple's
-    fields, which pickling keeps and `_replace` does not.
-    """
-
-    body_start: int = 0
 
 
 def plain_text(data: bytes, name: str) -> Extracted:
@@ -35,11 +23,11 @@ def markdown(data: bytes, name: str) -> Extracted:
     if front is None:
         return Extracted(text, media="markdown", title=_first_heading(text, 0), markdown=True)
     title = front.title or _first_heading(text, front.body_start)
-    file = MarkdownFile(text, media="markdown", title=title, tags=front.tags, metadata=front.metadata, markdown=True)
     # A file that is nothing but front matter is found by that.
-    if text[front.body_start :].strip():
-        file.body_start = front.body_start
-    return file
+    begin = front.body_start if text[front.body_start :].strip() else 0
+    return Extracted(
+        text, media="markdown", title=title, tags=front.tags, metadata=front.metadata, markdown=True, body_start=begin
+    )
 
 
 def _first_heading(text: str, begin: int) -> str | None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_documents.folders import File, Listing, list_folder, stat_file
-from kb_framework.console import Cli
+from kb_framework.console import STDIN, Cli
 from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
 
@@ -156,7 +156,7 @@ def _collect(paths: Sequence[str], include: Sequence[str], exclude: Sequence[str
     """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
     found = Listing()
     for given in paths:
-        if given == "-":
+        if given == STDIN:
             found.files.append(File(None, "stdin.md"))
             continue
         pattern = str(Path(given).expanduser())
@@ -249,7 +249,7 @@ def _send_one(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[
         # Not even read: the engine would refuse it, and it may not fit into memory.
         return {"path": file.shown, "state": "failed", "reason": f"{file.size} bytes; at most {limit} (KB_MAX_FILE_BYTES)"}
     try:
-        data = file.place.read_bytes() if file.place else sys.stdin.buffer.read()
+        data = file.place.read_bytes() if file.place else sys.stdin.buffer.read() if sys.stdin else b""
         known = {"source": file.source, "modified_ns": file.modified_ns} if file.place else {}
         added = cli.engine.add_file(Path(file.shown).name, data, path=file.shown, **known, **fields)
     except OSError as error:

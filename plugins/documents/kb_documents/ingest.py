@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from kb_documents.language import by_script
+from kb_documents.language import detect as language_of
 from kb_documents.models import FileFields, NoteIn
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Changes, ChunkText, Extracted, resolve
@@ -184,7 +184,7 @@ class Ingest:
             "title": title,
             "path": incoming.path,
             "media": extracted.media,
-            "lang": fields.lang or by_script(extracted.text),
+            "lang": fields.lang or language_of(extracted.text),
             "trust": fields.trust,
             "metadata": {**extracted.metadata, **fields.metadata},
             "content_hash": incoming.content_hash,
@@ -218,7 +218,7 @@ class Ingest:
             "title": title if old.title == derived or fields.title else old.title,
             "path": incoming.path,
             "media": extracted.media,
-            "lang": fields.lang or by_script(extracted.text),
+            "lang": fields.lang or language_of(extracted.text),
             "metadata": {**old.metadata, **extracted.metadata, **fields.metadata},
             "content_hash": incoming.content_hash,
             "bytes": len(incoming.data),

@@ -121,17 +121,17 @@ def kb_commands() -> list[api.Command]:
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    def tool(name: str, function: str, title: str, profile: api.Profile, **hints: bool) -> api.Tool:
-        return api.Tool(name, f"kb_documents.tools:{function}", title, profile, **hints)
+    def tool(name: str, function: str, title: str, profile: api.Profile, *, reads: bool = False) -> api.Tool:
+        return api.Tool(name, f"kb_documents.tools:{function}", title, profile, read_only=reads, idempotent=reads)
 
     return [
         tool("kb_addnote", "add_note", "Add a note", "write"),
         tool("kb_upload_start", "upload_start", "Start a file upload", "write"),
         tool("kb_upload_append", "upload_append", "Send a part of a file", "write"),
         tool("kb_upload_finish", "upload_finish", "Finish a file upload", "write"),
-        tool("kb_get_document", "get_document", "Get a document", "read", read_only=True, idempotent=True),
-        tool("kb_list_documents", "list_documents", "List documents", "read", read_only=True, idempotent=True),
-        tool("kb_tags", "tags", "List tags", "read", read_only=True, idempotent=True),
+        tool("kb_get_document", "get_document", "Get a document", "read", reads=True),
+        tool("kb_list_documents", "list_documents", "List documents", "read", reads=True),
+        tool("kb_tags", "tags", "List tags", "read", reads=True),
     ]
 
 

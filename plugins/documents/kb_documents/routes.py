@@ -54,7 +54,7 @@ class FileUpload(BaseModel):
         if "metadata" in values:
             try:
                 values["metadata"] = json.loads(values["metadata"])
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise InvalidInput("metadata: must be a JSON object", field="metadata") from None
         return validate(models.FileFields, values)
 

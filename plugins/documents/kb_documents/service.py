@@ -55,6 +55,7 @@ class DocumentsService:
         self._files = files
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
+        files.remove_abandoned()
         self.remove_files()
 
     # In

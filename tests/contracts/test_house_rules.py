@@ -1,0 +1,216 @@
+"""Rules of the house that a program can check."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import uuid
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kb_framework import hookspecs
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+
+EDGES = ("litestar", "cyclopts", "mcp")
+# The files of a plugin that are about an edge; whatever else it has is free of them.
+EDGE_FILES = {"routes", "commands", "tools", "client"}
+HOST_EDGES = {"cli", "commands", "console", "csv", "http", "mcp_server", "server", "system", "testing", "web"}
+HEAVY = ("litestar", "mcp", "sqlalchemy", "numpy", "pydantic", "rich", "uvicorn")
+
+HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("kb_") and callable(hook)}
+
+PACKAGES = sorted(
+    entry_point.module.split(".")[0]
+    for entry_point in importlib.metadata.entry_points(group="kb_framework")
+    if entry_point.dist and entry_point.dist.name == HOST_DISTRIBUTION
+)
+
+
+def python(source: str, *arguments: str) -> str:
+    """What a fresh interpreter prints."""
+    answer = subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={name: value for name, value in os.environ.items() if not name.startswith("COV_")},
+        timeout=120,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def modules(package: str, without: set[str]) -> list[str]:
+    spec = find_spec(package)
+    assert spec
+    assert spec.submodule_search_locations
+    found = []
+    for item in pkgutil.walk_packages(spec.submodule_search_locations, f"{package}."):
+        if item.name.split(".")[1] not in without:
+            found.append(item.name)
+    return sorted(found)
+
+
+# Imports
+
+
+def test_the_imports_keep_to_the_contracts(request: pytest.FixtureRequest) -> None:
+    root = request.config.rootpath
+    if not (root / "pyproject.toml").is_file():
+        pytest.skip("the contracts are in pyproject.toml, which is not here")
+    program = Path(sys.executable).with_name("lint-imports")
+
+    answer = subprocess.run([str(program), "--no-cache"], cwd=root, capture_output=True, text=True, encoding="utf-8", timeout=120)
+
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "0 broken" in answer.stdout
+
+
+LOADED_BY = """
+import importlib, sys
+
+edges = sys.argv[1].split(",")
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+    for edge in edges:
+        if edge in sys.modules:
+            print(f"{name} imports {edge}")
+            edges.remove(edge)
+"""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_is_not_an_edge_imports_no_edge(package) -> None:
+    names = modules(package, EDGE_FILES if package != "kb_quickstart" else EDGE_FILES | {"sample"})
+
+    assert python(LOADED_BY, ",".join(EDGES), *names) == ""
+
+
+def test_the_core_of_the_host_imports_no_edge() -> None:
+    names = modules("kb_framework", HOST_EDGES)
+
+    assert {"kb_framework.mutation", "kb_framework.retrieval", "kb_framework.store.store"} <= set(names)
+    assert python(LOADED_BY, ",".join(EDGES), *names) == ""
+
+
+def test_the_client_imports_no_edge() -> None:
+    names = ["kb_framework.client", *(f"{package}.client" for package in PACKAGES if find_spec(f"{package}.client"))]
+
+    assert python(LOADED_BY, ",".join(EDGES), *names) == ""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_plugins_entry_point_imports_none_of_its_own_modules(package) -> None:
+    loaded = python(f"import sys, {package}.plugin\nprint(*[m for m in sys.modules if m.startswith({package!r})])").split()
+
+    assert sorted(loaded) == [package, f"{package}.plugin"]
+
+
+AFTER_COMMAND = """
+import contextlib, io, json, sys
+
+from kb_framework.cli import run
+
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    try:
+        code = run(sys.argv[1:])
+    except SystemExit as end:
+        code = end.code or 0
+print(json.dumps({"code": code, "printed": printed.getvalue(), "modules": sorted(sys.modules)}))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plugins", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(kb_home, arguments) -> None:
+    answer = json.loads(python(AFTER_COMMAND, *arguments))
+
+    assert answer["code"] == 0
+    assert answer["printed"]
+    loaded = set(answer["modules"])
+    # The help itself is drawn with rich.
+    assert [name for name in HEAVY if name in loaded and name != "rich"] == []
+
+
+def test_importing_the_framework_starts_nothing() -> None:
+    source = "import sys, threading, kb_framework, kb_framework.app, kb_framework.client\nprint(threading.active_count())"
+
+    assert python(source).strip() == "1"
+
+
+# Hooks
+
+
+def example_of(name: str) -> str:
+    found = re.findall(r"```python\n(.*?)```", inspect.getdoc(HOOKS[name]) or "", flags=re.DOTALL)
+    assert len(found) == 1, f"{name} must have one example"
+    return found[0]
+
+
+def test_there_are_hooks() -> None:
+    assert len(HOOKS) >= 20
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hooks_docstring_says_when_what_and_what_an_exception_does(name) -> None:
+    words = re.sub(r"\s+", " ", (inspect.getdoc(HOOKS[name]) or "").split("```")[0])
+
+    assert re.search(r"\bCalled\b", words), "when it is called"
+    assert re.search(r"\b[Rr]eturns?\b|\banswers?\b|-> None", words) or HOOKS[name].__annotations__["return"] == "None", (
+        "what to return"
+    )
+    assert re.search(r"\bAn exception\b", words), "what an exception does"
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hooks_example_registers_without_error(kb_home, kb_plugin, name) -> None:
+    module = f"example_{uuid.uuid4().hex}"
+    kb_plugin("example", example_of(name), module=module)
+
+    info = next(info for info in Plugins(read_bootstrap()).infos if info.name == "example")
+
+    assert (info.state, info.reason) == ("active", None)
+    assert info.hooks == [name]
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_is_documented_under_a_heading_of_its_own(request, name) -> None:
+    page = request.config.rootpath / "docs" / "hooks.md"
+    headings = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)]
+
+    assert any(re.search(rf"\b{name}\b", line) for line in headings)
+
+
+def test_the_hook_reference_invents_no_hook(request) -> None:
+    page = request.config.rootpath / "docs" / "hooks.md"
+    headings = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)]
+
+    named = {name for line in headings for name in re.findall(r"\bkb_[a-z_]+", line)}
+    assert named - set(HOOKS) - {"kb_framework"} == set()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_has_a_caller_in_the_host(name) -> None:
+    spec = find_spec("kb_framework.plugins")
+    assert spec
+    assert spec.origin
+    source = Path(spec.origin).read_text(encoding="utf-8")
+
+    assert re.search(rf"\"{name}\"|hook\.{name}\b", source)
+
+
+# Words
+
+
+def test_no_file_of_the_house_is_called_utils() -> None:
+    names = [name for package in ("kb_framework", *PACKAGES) for name in modules(package, set())]
+
+    assert [name for name in names if name.rsplit(".", 1)[-1] in {"utils", "helpers", "misc", "common"}] == []

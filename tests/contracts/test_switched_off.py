@@ -1,0 +1,258 @@
+"""H8, S8: each built-in plugin can be switched off; what it brought is gone and the rest works."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kb_framework.app import open_kb
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.cli import run
+from kb_framework.client import AsgiTransport, Engine
+from kb_framework.errors import EngineError
+from kb_framework.mcp_server import bind_tools
+from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+from kb_framework.web import create_app
+
+BUILT_IN = sorted(
+    entry_point.name
+    for entry_point in importlib.metadata.entry_points(group="kb_framework")
+    if entry_point.dist and entry_point.dist.name == HOST_DISTRIBUTION
+)
+
+
+@dataclass
+class Opened:
+    """An engine with its whole surface in view."""
+
+    plugins: Plugins
+    transport: AsgiTransport
+    engine: Engine
+
+    @property
+    def paths(self) -> set[tuple[str, str]]:
+        """Method and path of every route that the OpenAPI document lists."""
+        openapi = json.loads(self.transport.send("GET", "/schema/openapi.json", {}, b"").body)
+        return {(method.upper(), path) for path, item in openapi["paths"].items() for method in item}
+
+    @property
+    def commands(self) -> set[str]:
+        return {command.name for command in self.plugins.commands}
+
+    @property
+    def tools(self) -> set[str]:
+        return set(bind_tools(self.plugins, "admin"))
+
+    def can(self, method: str) -> bool:
+        return self.plugins.client_methods.get(method) is not None
+
+
+@contextmanager
+def opened() -> Iterator[Opened]:
+    plugins = Plugins(read_bootstrap())
+    kb = open_kb(read_bootstrap(), plugins)
+    transport = AsgiTransport(create_app(kb), kb.close)
+    try:
+        yield Opened(plugins, transport, Engine(transport, plugins))
+    finally:
+        transport.close()
+
+
+@pytest.fixture
+def kb_here(kb_home, capsys) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    """Runs a command line in this process: its exit code, what it printed, what it said."""
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+
+    def here(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(list(arguments))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    yield here
+    root.handlers[:] = handlers
+
+
+def test_the_built_in_plugins_are_found_by_their_entry_points() -> None:
+    assert {"bulk", "documents", "embeddings", "search"} <= set(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, name) -> None:
+    with opened() as whole:
+        before = (whole.paths, whole.commands, whole.tools)
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+    with opened() as rest:
+        paths, commands, tools = (was - now for was, now in zip(before, (rest.paths, rest.commands, rest.tools), strict=True))
+        assert rest.paths <= before[0]
+
+        for method, path in paths:
+            address = re.sub(r"\{[^}]+\}", "1", path)
+            reply = rest.transport.send(method, address, {"Content-Type": "application/json"}, b"{}")
+            assert reply.status == 404, (method, address, reply)
+        own = next(info for info in Plugins(read_bootstrap()).infos if info.name == name)
+        assert own.state == "disabled"
+        assert not own.hooks
+
+    helped = kb_here("--help")[1]
+    for command in {command.split(" ")[0] for command in commands}:
+        assert kb_here(command)[0] == 2
+        assert f"│ {command} " not in helped
+    assert tools.isdisjoint(bind_tools(Plugins(read_bootstrap()), "admin"))
+    expected = {"documents": (True, True, True), "search": (True, True, True), "bulk": (True, True, True)}
+    assert (bool(paths), bool(commands), bool(tools)) == expected.get(name, (False, name == "quickstart", False))
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_help_gives_examples_of_commands_that_are_there(kb_here, monkeypatch, name) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+    there = {command.name.split(" ")[0] for command in Plugins(read_bootstrap()).commands}
+
+    shown = set(re.findall(r"^kb ([a-z-]+) ", kb_here("--help")[1], flags=re.MULTILINE))
+
+    assert shown
+    assert shown - there == set()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_rest_works(kb_home, monkeypatch, name) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+    with opened() as rest:
+        health = rest.engine.get("/health")
+        assert health["plugins"] == {"failed": {}, "errors": {}}
+        assert health["status"] == "ok"
+        assert rest.engine.get("/schema")["version"]
+        ids: list[int] = []
+        if rest.can("add_note"):
+            ids = [rest.engine.add_note(f"notes about gardens {number}")["document"]["id"] for number in range(4)]
+            assert rest.engine.list_documents()["meta"]["total"] == 4
+            rest.engine.set_document_tags(ids[0], ["x"])
+            assert rest.engine.list_tags()["data"] == [{"tag": "x", "count": 1}]
+            rest.engine.delete_document(ids.pop())
+            assert {job["job_type"] for job in rest.engine.list_jobs()["data"]} == {"ingest"}
+        if rest.can("search"):
+            assert len(rest.engine.search("gardens")["hits"]) == len(ids)
+        if rest.can("bulk_delete"):
+            assert rest.engine.bulk_delete(document_ids=ids[:1])["succeeded"] == 1
+            assert rest.engine.bulk_preview("delete", document_ids=ids)["matched"] == 2
+        assert rest.engine.get("/doctor")["status"] in {"ok", "warning"}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_command_that_is_left_still_explains_itself(kb_here, monkeypatch, name) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+
+    for command in Plugins(read_bootstrap()).commands:
+        code, printed, said = kb_here(*command.name.split(" "), "--help")
+        assert (code, said) == (0, ""), command.name
+        assert printed
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_host_commands_stay(kb_here, monkeypatch, name) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+
+    for command in ("config", "doctor", "schema", "plugins"):
+        assert kb_here(command, "--json")[0] == 0
+    states = {item["name"]: item["state"] for item in json.loads(kb_here("plugins", "--json")[1])}
+    assert [other for other, state in states.items() if state == "disabled"] == [name]
+    assert "failed" not in states.values()
+
+
+def test_with_every_plugin_switched_off_the_host_still_answers(kb_home, kb_here, monkeypatch) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", ",".join(BUILT_IN))
+
+    with opened() as rest:
+        assert rest.engine.get("/health")["status"] == "ok"
+        assert rest.tools == set()
+    assert kb_here("--help")[0] == 0
+    assert kb_here("plugins")[0] == 0
+
+
+@pytest.mark.parametrize(("name", "table"), [("documents", "uploads"), ("bulk", "job_type")])
+def test_its_migrations_did_not_run(kb_home, monkeypatch, name, table) -> None:
+    from pysqlite3 import dbapi2
+
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+    with opened():
+        pass
+    connection = dbapi2.connect(os.fspath(kb_home / "kb.sqlite"))
+    try:
+        ran = {row[0] for row in connection.execute("SELECT DISTINCT plugin FROM kb_migrations")}
+        schema = " ".join(row[0] or "" for row in connection.execute("SELECT sql FROM sqlite_master"))
+    finally:
+        connection.close()
+
+    assert name not in ran
+    assert not re.search(rf"\b{table}\b", schema)
+
+
+def test_a_quickstart_without_search_says_what_is_missing(kb_here, monkeypatch) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", "search")
+
+    code, _, said = kb_here("quickstart")
+
+    assert code == 2
+    assert "search" in said
+    assert "Traceback" not in said
+
+
+# Without an embedder
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"KB_EMBEDDER": "none"}, {"KB_DISABLED_PLUGINS": "embeddings"}, {"KB_EMBEDDER": "no-such-model"}],
+    ids=["none", "switched-off", "unknown"],
+)
+def test_without_an_embedder_hybrid_search_is_lexical_with_a_hint(kb_home, monkeypatch, environment) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with opened() as here:
+        here.engine.add_note("notes about gardens")
+
+        found: dict[str, Any] = here.engine.search("gardens")
+        lexical: dict[str, Any] = here.engine.search("gardens", mode="lexical")
+
+        assert len(found["hits"]) == 1
+        assert found["hits"][0]["retrieval"]["lexical_rank"] == 1
+        assert found["hits"][0]["retrieval"]["vector_rank"] is None
+        assert "embedder" in found["hint"]
+        assert lexical["hint"] is None
+        assert here.engine.get("/health")["embedder"]["ok"] is False
+
+
+@pytest.mark.parametrize("environment", [{"KB_EMBEDDER": "none"}, {"KB_DISABLED_PLUGINS": "embeddings"}])
+def test_without_an_embedder_an_explicit_vector_search_is_a_400(kb_home, monkeypatch, environment) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with opened() as here:
+        here.engine.add_note("notes about gardens")
+
+        with pytest.raises(EngineError) as caught:
+            here.engine.search("gardens", mode="vector")
+
+    assert caught.value.http_status == 400
+    assert caught.value.code == "embedder_unavailable"
+
+
+def test_documents_added_without_an_embedder_are_found_lexically_later(kb_home, monkeypatch) -> None:
+    monkeypatch.setenv("KB_EMBEDDER", "none")
+    with opened() as here:
+        here.engine.add_note("notes about gardens")
+    monkeypatch.delenv("KB_EMBEDDER")
+
+    with opened() as here:
+        here.engine.add_note("notes about harbours")
+        assert {hit["title"] for hit in here.engine.search("gardens")["hits"]} >= {"notes about gardens"}
+        assert here.engine.get("/doctor")["status"] == "warning"

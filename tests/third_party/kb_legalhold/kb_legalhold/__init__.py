@@ -1,0 +1,1 @@
+"""Legal holds: documents that must not change, and sealed ones that nobody finds."""

@@ -1,0 +1,18 @@
+"""Conditions on documents: the filter that a person asks with, and the narrowing that applies whether asked or not."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from kb_framework.store.tables import documents
+from kb_legalhold.tables import legal_holds
+
+
+def on_hold(value: bool) -> sa.ColumnElement[bool]:
+    held = sa.select(legal_holds.c.document_id)
+    return documents.c.id.in_(held) if value else documents.c.id.not_in(held)
+
+
+def not_sealed() -> sa.ColumnElement[bool]:
+    """The condition that no hold seals the document."""
+    return documents.c.id.not_in(sa.select(legal_holds.c.document_id).where(legal_holds.c.sealed))

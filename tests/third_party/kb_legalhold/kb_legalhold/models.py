@@ -1,0 +1,67 @@
+"""What the legal hold routes take and give."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from kb_framework.validation import Body, Id, Text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+Matter = Annotated[Text, Field(max_length=200), AfterValidator(_not_blank)]
+DocumentIds = Annotated[list[Id], Field(min_length=1)]
+
+
+class HoldIn(Body):
+    document_ids: DocumentIds
+    matter: Matter | None = None
+    reason: Annotated[Text, Field(max_length=2000)] = ""
+    sealed: bool = False
+
+
+class ReleaseIn(Body):
+    document_ids: DocumentIds
+    matter: Matter | None = None
+
+
+class Hold(BaseModel):
+    id: int
+    document_id: int
+    matter: str
+    reason: str
+    sealed: bool
+    user_id: str
+    created_at: str
+
+
+class Placed(BaseModel):
+    """How many documents the matter holds since now, and how many it held before."""
+
+    matter: str
+    placed: int
+    already_held: int
+
+
+class Released(BaseModel):
+    """How many holds ended."""
+
+    released: int
+
+
+class PageMeta(BaseModel):
+    page: int
+    per_page: int
+    total: int
+    total_pages: int
+
+
+class HoldPage(BaseModel):
+    data: list[Hold]
+    meta: PageMeta
