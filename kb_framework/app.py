@@ -40,6 +40,12 @@ class Services(Mapping[str, Any]):
             self._built[name] = self._kb.build(plugin, service.target)
         return self._built[name]
 
+    def close(self) -> None:
+        """Let those go that hold something: whoever has a `close`."""
+        for service in self._built.values():
+            if hasattr(service, "close"):
+                service.close()
+
     def __iter__(self) -> Iterator[str]:
         return (service.name for service in self._kb.plugins.services)
 
@@ -87,6 +93,7 @@ class KB:
         raise TypeError(f"nothing is called {name!r}: a parameter names a part of the host or a service")
 
     def close(self) -> None:
+        self.services.close()
         self.store.close()
 
 

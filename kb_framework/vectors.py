@@ -63,10 +63,13 @@ class VectorRebuild:
         if self._embedding.problem and not self._copy:
             raise EmbedderUnavailable(self._embedding.problem)
         end = time.monotonic() + seconds
-        space = self._begin()
-        if space is None:
-            return Step(True, 0, 0, None)
         while True:
+            # Another process may have done the same work meanwhile, and finished it or given it up.
+            if self._space and self._is_active(self._space):
+                return self._progress(self._space, finished=True)
+            space = self._begin()
+            if space is None:
+                return Step(True, 0, 0, None)
             with self._store.read() as tx:
                 batch = self._missing(tx, space, self._after, _BATCH)
                 vectors = self._vectors(tx, batch) if len(batch) > _REST else {}
@@ -80,6 +83,10 @@ class VectorRebuild:
                 self._after = 0
             if time.monotonic() >= end:
                 return self._progress(space, finished=False)
+
+    def _is_active(self, space: Space) -> bool:
+        with self._store.read() as tx:
+            return active_space(tx) == space
 
     def _begin(self) -> Space | None:
         """The space that is being built: a former one of the same kind, or a new one."""

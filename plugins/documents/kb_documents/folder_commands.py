@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from kb_documents.folders import File, Listing, list_folder, stat_file
+from kb_documents.folders import INSIDE, File, Listing, list_folder, stat_file
 from kb_framework.console import STDIN, Cli
 from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
@@ -209,7 +209,7 @@ def _sync_once(
     gone = [
         item["source"]
         for item in compared["vanished"]
-        if not listing.could_not_see(item["source"]) and not os.path.lexists(item["source"].split("!/")[0])
+        if not listing.could_not_see(item["source"]) and not os.path.lexists(item["source"].split(INSIDE)[0])
     ]
     if keep or not gone:
         return outcomes, {}
@@ -258,11 +258,13 @@ def _send_one(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[
         if error.http_status >= 500:
             raise
         return {"path": file.shown, "state": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
-    return {"path": file.shown, "state": added["status"], "document_id": added["document"]["id"]}
+    outcome = {"path": file.shown, "state": added["status"], "document_id": added["document"]["id"]}
+    return outcome | ({"attachments": added["attachments"]} if added["attachments"] else {})
 
 
 def _report(cli: Cli, outcomes: list[dict[str, Any]], removal: dict[str, Any]) -> int:
     counts = {state: sum(item["state"] == state for item in outcomes) for state in STATES}
+    inside = [part for item in outcomes for part in item.get("attachments", ())]
     if removal:
         # A file that moved was found unchanged at its new place.
         counts["unchanged"] = max(0, counts["unchanged"] - removal["moved"])
@@ -273,7 +275,10 @@ def _report(cli: Cli, outcomes: list[dict[str, Any]], removal: dict[str, Any]) -
     else:
         for item in (item for item in outcomes if item["state"] == "failed"):
             cli.say(f"failed: {item['path']}: {item['reason']}")
+        for part in (part for part in inside if part["status"] == "failed"):
+            cli.say(f"failed: {part['path']}: {part['reason']}")
         for item in removal.get("errors", []):
             cli.say(f"not removed: document {item['document_id']}: {item['error']}")
-        cli.print(", ".join(f"{count} {state}" for state, count in counts.items()))
+        files_inside = f" ({len(inside)} files inside them)" if inside else ""
+        cli.print(", ".join(f"{count} {state}" for state, count in counts.items()) + files_inside)
     return 1 if counts["failed"] else 0

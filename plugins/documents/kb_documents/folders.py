@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".kbignore")
+# Between a file's source and the name of a file inside it.
+INSIDE = "!/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from kb_documents.extraction import Extraction
+from kb_documents.folders import INSIDE
 from kb_documents.language import detect as language_of
 from kb_documents.models import FileFields, NoteIn
 from kb_documents.tables import sources
-from kb_framework.api import Actor, Changes, ChunkText, Extracted, resolve
+from kb_framework.api import Actor, Attachment, Changes, ChunkText, Extracted, resolve
 from kb_framework.embedding import Embedding
 from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
 from kb_framework.files import Files
@@ -35,6 +37,8 @@ class Incoming:
     actor: Actor
     started: str
     is_note: bool = False
+    # How many files this one is inside of.
+    depth: int = 0
 
     @property
     def content_hash(self) -> str:
@@ -53,6 +57,7 @@ class Outcome(NamedTuple):
     document_id: int
     job_id: int
     status: Literal["added", "updated", "unchanged"]
+    attachments: tuple[dict[str, Any], ...] = ()
 
 
 class Known(NamedTuple):
@@ -89,8 +94,33 @@ class Ingest:
         self._mutation = mutation
         self._embedding = embedding
         self._settings = host_settings
+        self._extraction = Extraction(plugins, host_settings)
+
+    def close(self) -> None:
+        self._extraction.close()
 
     def add(self, incoming: Incoming) -> Outcome:
+        """Add a file, then the files inside it: each is a document of its own, and one that fails fails alone."""
+        outcome, extracted = self._add(incoming)
+        inside = (
+            [self._add_attachment(incoming, outcome.document_id, file) for file in extracted.attachments] if extracted else []
+        )
+        return outcome._replace(attachments=tuple(inside))
+
+    def _add_attachment(self, outer: Incoming, parent_id: int, file: Attachment) -> dict[str, Any]:
+        path = f"{outer.path}/{file.name}"
+        source = f"{outer.source}{INSIDE}{file.name}" if outer.source else None
+        metadata = {"parent_id": parent_id, "parent_path": outer.path}
+        kept = {"tags": outer.fields.tags, "doc_type": outer.fields.doc_type, "trust": outer.fields.trust}
+        fields = FileFields(**kept, path=path, source=source, metadata=metadata)
+        inner = Incoming(file.data, PurePosixPath(file.name).name, fields, outer.actor, now(), depth=outer.depth + 1)
+        try:
+            outcome = self.add(inner)
+        except (ExtractionFailed, PayloadTooLarge, MutationRefused) as error:
+            return {"path": path, "status": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
+        return {"path": path, "status": outcome.status, "document_id": outcome.document_id}
+
+    def _add(self, incoming: Incoming) -> tuple[Outcome, Extracted | None]:
         """Add the content, update the document that came from the same source, or find it already there."""
         limit = self._settings.max_file_bytes
         if len(incoming.data) > limit:
@@ -100,17 +130,17 @@ class Ingest:
         with self._store.read(incoming.actor.organization_id) as tx:
             known = self._known(tx, incoming)
         if known.unchanged:
-            return self._unchanged(known.unchanged, incoming)
+            return self._unchanged(known.unchanged, incoming), None
         ready = self._prepare(incoming, known)
         try:
             with self._store.write(incoming.actor.organization_id) as tx:
                 known = self._known(tx, incoming)
                 if known == Known():
-                    return self._insert(tx, incoming, ready)
+                    return self._insert(tx, incoming, ready), ready.extracted
             if known.unchanged:
-                return self._unchanged(known.unchanged, incoming)
+                return self._unchanged(known.unchanged, incoming), None
             assert known.changed is not None
-            return self._replace(known.changed, incoming, ready)
+            return self._replace(known.changed, incoming, ready), ready.extracted
         finally:
             ready.staged.unlink(missing_ok=True)
 
@@ -160,12 +190,7 @@ class Ingest:
     def _extract(self, incoming: Incoming) -> Extracted:
         if incoming.is_note:
             return Extracted(incoming.data.decode(), media="markdown", markdown=True)
-        suffix = PurePosixPath(incoming.filename).suffix.lower()
-        extractor = next((item for item in self._plugins.extractors if suffix in item.suffixes), None)
-        extractor = extractor or self._plugins.extractors.get("text")
-        if extractor is None:
-            raise ExtractionFailed(f"nothing here reads files like {incoming.filename}")
-        return resolve(extractor.target)(incoming.data, incoming.filename)
+        return self._extraction.extract(incoming.data, incoming.filename, incoming.depth)
 
     def _chunk(self, extracted: Extracted) -> list[ChunkText]:
         chunker = self._plugins.chunkers.get(self._settings.chunker)

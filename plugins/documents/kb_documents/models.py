@@ -120,6 +120,7 @@ class Added(BaseModel):
     job: Job
     status: Literal["added", "updated", "unchanged"] = "added"
     duplicate: bool = False
+    attachments: list[dict[str, Any]] = []
 
 
 class PageMeta(BaseModel):

@@ -58,6 +58,9 @@ class DocumentsService:
         files.remove_abandoned()
         self.remove_files()
 
+    def close(self) -> None:
+        self._ingest.close()
+
     # In
 
     def add_note(self, note: NoteIn, actor: Actor) -> Added:
@@ -69,7 +72,13 @@ class DocumentsService:
 
     def _added(self, outcome: Outcome, actor: Actor) -> Added:
         document, job = self.get(outcome.document_id, actor), self.job(outcome.job_id, actor)
-        return Added(document=document, job=job, status=outcome.status, duplicate=outcome.status == "unchanged")
+        return Added(
+            document=document,
+            job=job,
+            status=outcome.status,
+            duplicate=outcome.status == "unchanged",
+            attachments=list(outcome.attachments),
+        )
 
     # Out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from kb_documents.folders import INSIDE
 from kb_documents.models import ForgetIn, ForgetOut, SourcesIn, SourcesOut, VanishedSource
 from kb_documents.mutations import Delete
 from kb_documents.tables import sources
@@ -43,7 +44,7 @@ class SourcesService:
             tx.owns(sources), sources.c.source.startswith(below, autoescape=True)
         )
         rows = tx.execute(query.order_by(sources.c.source))
-        return [VanishedSource(source=row[0], document_id=row[1]) for row in rows if row[0].split("!/")[0] not in present]
+        return [VanishedSource(source=row[0], document_id=row[1]) for row in rows if row[0].split(INSIDE)[0] not in present]
 
     def forget(self, wanted: ForgetIn, actor: Actor) -> ForgetOut:
         """Let go of sources. A document without any other source is deleted, under the same threshold as any bulk delete."""
