@@ -66,7 +66,9 @@ class ArchiveWriter:
                 if self._sink.size >= PART:
                     yield self._sink.take()
         self._members[name] = {"sha256": digest.hexdigest(), "bytes": size}
-        yield self._sink.take()
+        # Thousands of small files must not become thousands of small parts: each one has a price on its way.
+        if self._sink.size >= PART:
+            yield self._sink.take()
 
     def file(self, key: str, path: Path) -> Iterator[bytes]:
         """A stored file: its name is its check sum."""
