@@ -219,6 +219,8 @@ def test_every_route_with_a_json_body_is_in_the_tables(url: str, ask: Any) -> No
         for path, operations in paths.items()
         for method, operation in operations.items()
         if "application/json" in operation.get("requestBody", {}).get("content", {})
+        # Of the sample of an outside plugin, if it is installed; its own tests are its own.
+        and not path.startswith("/api/v1/legal-holds")
     }
     assert found == set(ROUTES) == set(WRONG)
 

@@ -148,7 +148,8 @@ def test_the_cost_of_the_tools_is_told(kb_run: Run, kb_home: Path) -> None:
     costs = json.loads(done.stdout)
     assert done.returncode == 0
     assert set(costs) >= CURATE
-    assert set(read) == READ
+    # The sample of an outside plugin, if it is installed, adds its own.
+    assert {name for name in read if not name.startswith("kb_hold_")} == READ
     assert all(0 < cost < 700 for cost in costs.values())
     shown = kb_run("mcp", "--cost").stdout.splitlines()
     assert shown[-1].split("\t") == ["total", str(sum(costs.values()))]

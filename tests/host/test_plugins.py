@@ -841,8 +841,8 @@ def test_nothing_starts_without_a_required_plugin(plugin, kb_here, monkeypatch, 
     ],
 )
 def test_nothing_starts_when_a_required_plugin_fails_while_the_engine_opens(plugin, kb_here, monkeypatch, contribution) -> None:
-    plugin("legalhold", f"{IMPORTS}\n\n@hookimpl\ndef {contribution}\n")
-    monkeypatch.setenv("KB_REQUIRED_PLUGINS", "legalhold")
+    plugin("escrow", f"{IMPORTS}\n\n@hookimpl\ndef {contribution}\n")
+    monkeypatch.setenv("KB_REQUIRED_PLUGINS", "escrow")
 
     answer = kb_here("list")
 

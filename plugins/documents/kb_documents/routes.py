@@ -89,7 +89,7 @@ def add_document(
 def list_documents(
     documents: NamedDependency[DocumentsService],
     actor: NamedDependency[Actor],
-    tags: TagList = None,
+    tags: TagList = (),  # type: ignore[assignment]
     doc_type: QueryText = None,
     q: QueryText = None,
     page: PageNumber = 1,
@@ -98,7 +98,7 @@ def list_documents(
 ) -> models.DocumentPage:
     """List documents; `tags` keeps those that have all of them."""
     try:
-        wanted = [clean_tag(tag) for part in tags or () for tag in split_list(part)]
+        wanted = [clean_tag(tag) for part in tags for tag in split_list(part)]
     except ValueError as error:
         raise InvalidInput(f"tags: {error}", field="tags") from None
     data, meta = documents.list(actor, Page(page, per_page), wanted, doc_type, q, sort)
