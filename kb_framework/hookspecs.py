@@ -284,11 +284,12 @@ def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
 
 
 @hookspec
-def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str) -> ColumnElement[bool] | None:
+def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
     """Take documents out of every selection, asked for or not.
 
-    Called when a selection becomes SQL. Return a condition over `documents`, or None. All answers are combined with AND: a
-    plugin can only take away. An exception stops the operation.
+    Called when a selection becomes SQL (`purpose` is "mutation"), and when documents are listed or shown ("read"). Return a
+    condition over `documents`, or None. All answers are combined with AND: a plugin can only take away. An exception stops
+    the operation.
 
     ```python
     from kb_framework import hookimpl
@@ -374,11 +375,11 @@ def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any])
 
 
 @hookspec
-def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: str) -> ColumnElement[bool] | None:
+def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
     """Take chunks out of every search, asked for or not.
 
-    Called before retrievers run. Return a condition over `documents` and `chunks`, or None. All answers are combined with AND.
-    An exception stops the search.
+    Called before retrievers run. Return a condition over `documents` and `chunks`, or None: without any condition a search can
+    take a faster way. All answers are combined with AND. An exception stops the search.
 
     ```python
     from kb_framework import hookimpl

@@ -56,7 +56,7 @@ class Mutation:
         selection: Mapping[str, Any],
     ) -> sa.Select:
         """`query` over the documents that match and that no plugin withholds."""
-        more = self._plugins.narrow_selection(Selection(selection), actor, "mutation")
+        more = self._plugins.narrow_selection(Selection(selection), actor, "mutation", tx)
         return query.select_from(documents).where(tx.owns(documents), where, *more)
 
     def run(

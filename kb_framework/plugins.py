@@ -337,11 +337,11 @@ class Plugins:
                 conditions.append(condition)
         return conditions
 
-    def narrow_selection(self, selection: api.Selection, actor: api.Actor, purpose: str) -> list[ColumnElement[bool]]:
-        return self._conditions("kb_narrow_selection", selection=selection, actor=actor, purpose=purpose)
+    def narrow_selection(self, selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx) -> list[ColumnElement[bool]]:
+        return self._conditions("kb_narrow_selection", selection=selection, actor=actor, purpose=purpose, tx=tx)
 
-    def narrow_retrieval(self, query: api.RetrievalQuery, actor: api.Actor, purpose: str) -> list[ColumnElement[bool]]:
-        return self._conditions("kb_narrow_retrieval", query=query, actor=actor, purpose=purpose)
+    def narrow_retrieval(self, query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx) -> list[ColumnElement[bool]]:
+        return self._conditions("kb_narrow_retrieval", query=query, actor=actor, purpose=purpose, tx=tx)
 
     def guard_mutation(self, plan: api.Plan, tx: Tx) -> list[api.Objection]:
         objections: list[api.Objection] = []

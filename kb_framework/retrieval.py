@@ -44,7 +44,7 @@ class Retrieval:
         return self._built[name]
 
     def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
-        narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose)
+        narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose, tx)
         conditions = [*narrowings, *([] if query.condition is None else [query.condition])]
         query = query._replace(condition=sa.and_(*conditions) if conditions else None)
         lists: dict[str, list[Candidate]] = {}

@@ -35,6 +35,7 @@ class Backend(Protocol):
     writer: sa.Engine
     # Why vectors cannot be stored, or None.
     vectors_missing: str | None
+    has_job_types: bool
 
     def close(self) -> None: ...
 

@@ -31,7 +31,10 @@ FIELDS = [
 
 
 def has_job_types(tx: Tx) -> bool:
-    return any(column["name"] == "job_type" for column in sa.inspect(tx.connection).get_columns("jobs"))
+    """Whether the column exists. Once it does it stays, so the answer is kept."""
+    if not tx.backend.has_job_types:
+        tx.backend.has_job_types = any(column["name"] == "job_type" for column in sa.inspect(tx.connection).get_columns("jobs"))
+    return tx.backend.has_job_types
 
 
 def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:

@@ -42,6 +42,7 @@ class SqliteBackend:
     def __init__(self, path: Path, busy_timeout: float) -> None:
         self.path = path
         self.vectors_missing: str | None = None
+        self.has_job_types = False
         url = sa.URL.create("sqlite", database=str(path))
         options: dict[str, Any] = {"module": dbapi2, "pool_timeout": busy_timeout, "poolclass": sa.QueuePool}
         arguments = {"timeout": busy_timeout, "check_same_thread": False}

@@ -122,7 +122,7 @@ def test_an_unreadable_file_fails_with_a_reason_on_its_job(kb_engine: Engine) ->
     job = kb_engine.get_job(failed.value.body["job_id"])
     assert failed.value.http_status == 400
     assert job["status"] == "failed"
-    assert "text" in job["error"]
+    assert "nothing here reads files of this kind" in job["error"]
     assert kb_engine.list_documents()["meta"]["total"] == 0
 
 

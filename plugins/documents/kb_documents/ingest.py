@@ -15,6 +15,7 @@ from kb_documents.extraction import Extraction
 from kb_documents.folders import INSIDE
 from kb_documents.language import detect as language_of
 from kb_documents.models import FileFields, NoteIn
+from kb_documents.sources import take_path
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Attachment, Changes, ChunkText, Extracted, resolve
 from kb_framework.embedding import Embedding
@@ -282,8 +283,10 @@ class Ingest:
         if incoming.source is None:
             return
         here = (tx.owns(sources), sources.c.source == incoming.source)
-        kept = tx.scalar(sa.select(sources.c.title).where(*here))
+        before = tx.execute(sa.select(sources.c.title, sources.c.document_id).where(*here)).first()
         tx.execute(sa.delete(sources).where(*here))
+        if before is not None and before.document_id != document_id:
+            take_path(tx, before.document_id)
         fallback = sa.select(documents.c.title).where(documents.c.id == document_id)
         row = {
             "organization_id": tx.organization_id,
@@ -293,7 +296,7 @@ class Ingest:
             "size": len(incoming.data),
             "modified_ns": getattr(incoming.fields, "modified_ns", None),
             "content_hash": incoming.content_hash,
-            "title": title or kept or tx.scalar(fallback),
+            "title": title or (before.title if before else None) or tx.scalar(fallback),
             "seen_at": now(),
         }
         tx.execute(sa.insert(sources).values(row))

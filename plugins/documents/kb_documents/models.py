@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
+from kb_framework.paging import PageMeta
 from kb_framework.validation import Body, Id, JsonObject, Tag, Text
 
 Trust = Literal["primary", "secondary", "generated"]
@@ -121,13 +122,6 @@ class Added(BaseModel):
     status: Literal["added", "updated", "unchanged"] = "added"
     duplicate: bool = False
     attachments: list[dict[str, Any]] = []
-
-
-class PageMeta(BaseModel):
-    page: int
-    per_page: int
-    total: int
-    total_pages: int
 
 
 class DocumentPage(BaseModel):

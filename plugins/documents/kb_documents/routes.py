@@ -16,13 +16,14 @@ from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED
 from pydantic import BaseModel, ConfigDict
 
 from kb_documents import models
-from kb_documents.service import DocumentsService, Page
+from kb_documents.service import DocumentsService
 from kb_documents.sources import SourcesService
 from kb_documents.uploads import UploadsService
 from kb_framework.api import Actor
 from kb_framework.bootstrap import split_list
 from kb_framework.errors import InvalidInput
 from kb_framework.http import Answer, DocumentId, PageNumber, PerPage, QueryText, TagList, upload_bytes
+from kb_framework.paging import Page
 from kb_framework.validation import clean_tag, validate
 
 

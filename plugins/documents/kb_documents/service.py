@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
 
 from kb_documents.ingest import Incoming, Ingest, Outcome
-from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFields, Job, NoteIn, PageMeta
+from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFields, Job, NoteIn
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
-from kb_framework.api import Actor, MutationResult
+from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.embedding import Embedding
 from kb_framework.errors import Conflict, InvalidInput, MutationRefused, NotFound
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
+from kb_framework.paging import Page, PageMeta
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.store.documents import has_all_tags
@@ -32,15 +32,6 @@ SORTS = ("id", "title", "created_at", "updated_at", "bytes", "doc_type")
 _SWEEP = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    number: int = 1
-    per_page: int = 20
-
-    def meta(self, total: int) -> PageMeta:
-        return PageMeta(page=self.number, per_page=self.per_page, total=total, total_pages=-(-total // self.per_page))
-
-
 class DocumentsService:
     def __init__(
         self,
@@ -53,6 +44,7 @@ class DocumentsService:
     ) -> None:
         self._store = store
         self._files = files
+        self._plugins = plugins
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
         files.remove_abandoned()
@@ -84,7 +76,7 @@ class DocumentsService:
 
     def get(self, document_id: int, actor: Actor) -> Document:
         with self._store.read(actor.organization_id) as tx:
-            found = self._documents(tx, sa.select(documents).where(documents.c.id == document_id))
+            found = self._documents(tx, sa.select(documents).where(documents.c.id == document_id), actor)
         if not found:
             raise NotFound(f"there is no document {document_id}", document_id=document_id)
         return found[0]
@@ -108,9 +100,10 @@ class DocumentsService:
             conditions.append(documents.c.title.icontains(q, autoescape=True) | documents.c.path.icontains(q, autoescape=True))
         order = [documents.c[column].desc() if sort.startswith("-") else documents.c[column], documents.c.id]
         with self._store.read(actor.organization_id) as tx:
+            conditions += self._visible(tx, actor)
             count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
             query = sa.select(documents).where(*conditions).order_by(*order)
-            found = self._documents(tx, _paged(query, page))
+            found = self._documents(tx, page.cut(query), actor)
             return found, page.meta(tx.scalar(count))
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
@@ -124,14 +117,19 @@ class DocumentsService:
         """Where a document's stored file is, and the name to offer it under."""
         with self._store.read(actor.organization_id) as tx:
             query = sa.select(documents.c.file, documents.c.path, documents.c.media)
-            row = tx.execute(query.where(tx.owns(documents), documents.c.id == document_id)).first()
+            here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor))
+            row = tx.execute(query.where(*here)).first()
         if row is None or row.file is None or not self._files.path(row.file).is_file():
             raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
         return self._files.path(row.file), name
 
-    def _documents(self, tx: Tx, query: sa.Select) -> list[Document]:
-        rows = tx.rows(query.where(tx.owns(documents)))
+    def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
+        """What no plugin withholds: a document that no operation may touch is not shown either."""
+        return self._plugins.narrow_selection(Selection({}), actor, "read", tx)
+
+    def _documents(self, tx: Tx, query: sa.Select, actor: Actor) -> list[Document]:
+        rows = tx.rows(query.where(tx.owns(documents), *self._visible(tx, actor)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
         for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)):
@@ -169,7 +167,7 @@ class DocumentsService:
             grouped = sa.select(document_tags.c.tag, count.label("count")).where(tx.owns(document_tags))
             grouped = grouped.group_by(document_tags.c.tag)
             total = tx.scalar(sa.select(count).select_from(grouped.subquery()))
-            rows = tx.rows(_paged(grouped.order_by(count.desc(), document_tags.c.tag), page))
+            rows = tx.rows(page.cut(grouped.order_by(count.desc(), document_tags.c.tag)))
         return [dict(row) for row in rows], page.meta(total)
 
     def rename_tag(self, old: str, new: str, actor: Actor) -> Changed:
@@ -200,7 +198,7 @@ class DocumentsService:
             conditions = [found.c[name] == value for name, value in (("job_type", job_type), ("status", status)) if value]
             total = tx.scalar(sa.select(sa.func.count()).select_from(found).where(*conditions))
             query = sa.select(found).where(*conditions).order_by(found.c.id.desc())
-            rows = tx.rows(_paged(query, page))
+            rows = tx.rows(page.cut(query))
         return [Job.model_validate(row) for row in rows], page.meta(total)
 
     def job(self, job_id: int, actor: Actor) -> Job:
@@ -231,10 +229,6 @@ class DocumentsService:
             log.warning("a stored file could not be removed and will be tried again: %s: %s", key, error.strerror)
             return False
         return True
-
-
-def _paged(query: sa.Select, page: Page) -> sa.Select:
-    return query.limit(page.per_page).offset((page.number - 1) * page.per_page)
 
 
 def _changed(result: MutationResult) -> Changed:

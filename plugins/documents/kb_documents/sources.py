@@ -73,10 +73,7 @@ class SourcesService:
                 )
             )
             for document_id in moved:
-                where = sa.select(sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
-                path = tx.scalar(where.order_by(sources.c.source).limit(1))
-                if path is not None:
-                    touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), path=path)
+                take_path(tx, document_id)
         return ForgetOut(
             moved=len(moved),
             matched=len(doomed),
@@ -85,3 +82,11 @@ class SourcesService:
             errors=result.errors if result else [],
             job_id=result.job_id if result else None,
         )
+
+
+def take_path(tx: Tx, document_id: int) -> None:
+    """Know a document by a place where it still is."""
+    where = sa.select(sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
+    path = tx.scalar(where.order_by(sources.c.source).limit(1))
+    if path is not None:
+        touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), path=path)

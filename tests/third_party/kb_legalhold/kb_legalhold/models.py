@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
+from kb_framework.paging import PageMeta
 from kb_framework.validation import Body, Id, Text
 
 
@@ -53,13 +54,6 @@ class Released(BaseModel):
     """How many holds ended."""
 
     released: int
-
-
-class PageMeta(BaseModel):
-    page: int
-    per_page: int
-    total: int
-    total_pages: int
 
 
 class HoldPage(BaseModel):

@@ -86,17 +86,17 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 
 @hookimpl
-def kb_narrow_selection() -> ColumnElement[bool]:
+def kb_narrow_selection(tx: Tx) -> ColumnElement[bool] | None:
     from kb_legalhold.filters import not_sealed
 
-    return not_sealed()
+    return not_sealed(tx)
 
 
 @hookimpl
-def kb_narrow_retrieval() -> ColumnElement[bool]:
+def kb_narrow_retrieval(tx: Tx) -> ColumnElement[bool] | None:
     from kb_legalhold.filters import not_sealed
 
-    return not_sealed()
+    return not_sealed(tx)
 
 
 @hookimpl

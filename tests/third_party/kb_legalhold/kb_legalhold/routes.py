@@ -9,6 +9,7 @@ from litestar.status_codes import HTTP_200_OK
 
 from kb_framework.api import Actor
 from kb_framework.http import PageNumber, PerPage, QueryText
+from kb_framework.paging import Page
 from kb_legalhold.models import HoldIn, HoldPage, Placed, Released, ReleaseIn
 from kb_legalhold.service import LegalHoldService
 
@@ -22,7 +23,7 @@ def list_holds(
     per_page: PerPage = 20,
 ) -> HoldPage:
     """The holds in force, oldest first."""
-    return legalhold.list(actor, page, per_page, matter)
+    return legalhold.list(actor, Page(page, per_page), matter)
 
 
 @post("/legal-holds", sync_to_thread=True)

@@ -1,0 +1,267 @@
+"""D6, D9: staying in step with a folder, without losing what was curated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kb_documents.folder_commands import add, sync
+
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.client import Engine
+from kb_framework.console import Cli
+from kb_framework.errors import EngineError, InvalidInput
+from kb_framework.plugins import Plugins
+
+
+class Here:
+    """The commands in this process, over the test's engine."""
+
+    def __init__(self, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+        bootstrap = read_bootstrap()
+        self._cli = Cli(bootstrap, Plugins(bootstrap), json=True)
+        self._cli.__dict__["engine"] = engine
+        self._capsys = capsys
+
+    def run(self, command: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        command(*arguments, **options, cli=self._cli)
+        found = json.loads(self._capsys.readouterr().out)
+        return {key: value for key, value in found.items() if isinstance(value, int) and value}
+
+    def sync(self, folder: Path, **options: Any) -> dict[str, Any]:
+        return self.run(sync, folder, **options)
+
+    def add(self, *paths: Path, **options: Any) -> dict[str, Any]:
+        return self.run(add, *map(str, paths), **options)
+
+
+@pytest.fixture
+def here(kb_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(kb_engine, capsys)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("one", "two", "three", "four"):
+        (folder / f"{name}.md").write_text(f"# {name}\n\nThe text of {name}.\n", encoding="utf-8")
+    return folder
+
+
+def documents(engine: Engine) -> dict[str, dict[str, Any]]:
+    return {item["path"]: item for item in engine.list_documents(per_page=100)["data"]}
+
+
+def long_text(changed: int = -1) -> str:
+    sections = (
+        f"## Section {n}\n\n" + f"This is what section {n} {'now says' if n == changed else 'says'} about its subject. " * 12
+        for n in range(20)
+    )
+    return "# Long\n\n" + "\n\n".join(sections)
+
+
+def test_an_unchanged_folder_is_not_sent_again(here: Here, kb_engine: Engine, notes: Path) -> None:
+    assert here.sync(notes) == {"added": 4}
+    jobs = kb_engine.list_jobs()["meta"]["total"]
+
+    assert here.sync(notes) == {"unchanged": 4}
+    assert here.add(notes) == {"unchanged": 4}
+    assert kb_engine.list_jobs()["meta"]["total"] == jobs
+
+
+def test_a_touched_file_with_the_same_content_is_unchanged(here: Here, notes: Path) -> None:
+    here.sync(notes)
+    os.utime(notes / "one.md", ns=(1, 1))
+
+    assert here.sync(notes) == {"unchanged": 4}
+    assert here.sync(notes) == {"unchanged": 4}
+
+
+def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(here: Here, kb_engine: Engine, notes: Path) -> None:
+    (notes / "long.md").write_text(long_text(), encoding="utf-8")
+    here.sync(notes)
+    before = documents(kb_engine)["notes/long.md"]
+    old = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(before["id"])}
+    kb_engine.set_document_tags(before["id"], ["curated"])
+    kb_engine.update_document(before["id"], metadata={"reviewed": True})
+
+    (notes / "long.md").write_text(long_text(changed=7), encoding="utf-8")
+
+    assert here.sync(notes) == {"updated": 1, "unchanged": 4}
+    after = documents(kb_engine)["notes/long.md"]
+    new = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(after["id"])}
+    kept = set(old) & set(new)
+    assert (after["id"], after["tags"], after["metadata"]) == (before["id"], ["curated"], {"reviewed": True})
+    assert len(kept) >= len(old) - 2
+    assert all(old[text]["id"] == new[text]["id"] for text in kept)
+    assert kb_engine.search("now says", mode="lexical", doc_id=after["id"])["hits"]
+    assert sum("now says" in text for text in new) >= 1
+    assert kb_engine.get("/doctor")["status"] != "error"
+    assert kb_engine.get_file(after["id"]).decode() == long_text(changed=7)
+
+
+def test_a_title_that_a_person_chose_stays(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    mine, theirs = (documents(kb_engine)[f"notes/{name}.md"]["id"] for name in ("one", "two"))
+    kb_engine.update_document(mine, title="Mine")
+
+    (notes / "one.md").write_text("# Other\n\ntext one", encoding="utf-8")
+    (notes / "two.md").write_text("# Another\n\ntext two", encoding="utf-8")
+    here.sync(notes)
+
+    assert kb_engine.get_document(mine)["title"] == "Mine"
+    assert kb_engine.get_document(theirs)["title"] == "Another"
+
+
+def test_a_moved_file_keeps_its_document(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    before = documents(kb_engine)["notes/one.md"]
+
+    (notes / "deep").mkdir()
+    (notes / "one.md").rename(notes / "deep" / "uno.md")
+
+    assert here.sync(notes) == {"unchanged": 3, "moved": 1}
+    assert documents(kb_engine)["notes/deep/uno.md"]["id"] == before["id"]
+    assert here.sync(notes) == {"unchanged": 4}
+
+
+def test_what_vanished_is_removed(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    (notes / "one.md").unlink()
+
+    assert here.sync(notes, keep=True) == {"unchanged": 3}
+    assert here.sync(notes) == {"unchanged": 3, "removed": 1}
+    assert "notes/one.md" not in documents(kb_engine)
+    assert kb_engine.list_jobs(job_type="bulk_delete")["data"][0]["succeeded"] == 1
+
+
+def test_removal_passes_the_safety_threshold(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    for name in ("one", "two", "three"):
+        (notes / f"{name}.md").unlink()
+
+    with pytest.raises(EngineError) as refused:
+        here.sync(notes)
+
+    assert refused.value.code == "safety_threshold_exceeded"
+    assert len(documents(kb_engine)) == 4
+    assert here.sync(notes, force=True) == {"unchanged": 1, "removed": 3}
+
+
+def test_a_missing_folder_is_not_an_empty_one(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    notes.rename(notes.with_name("elsewhere"))
+
+    with pytest.raises(InvalidInput, match="nothing was changed"):
+        here.sync(notes)
+    assert len(documents(kb_engine)) == 4
+
+
+def test_a_folder_that_is_suddenly_empty_is_not_believed(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    for number in range(20):
+        kb_engine.add_note(f"filler {number}")
+    for file in notes.iterdir():
+        file.unlink()
+
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        here.sync(notes)
+    assert here.sync(notes, force=True) == {"removed": 4}
+
+
+def test_a_file_that_is_merely_left_out_is_kept(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+
+    here.sync(notes, include=["one.md"])
+    (notes / ".kbignore").write_text("two.md\n", encoding="utf-8")
+    here.sync(notes)
+
+    assert len(documents(kb_engine)) == 4
+
+
+def test_two_files_with_the_same_content_are_one_document_until_one_changes(here: Here, kb_engine: Engine, notes: Path) -> None:
+    (notes / "copy.md").write_bytes((notes / "one.md").read_bytes())
+    assert here.sync(notes) == {"added": 4, "unchanged": 1}
+
+    (notes / "copy.md").write_text("# Copy\n\nNow different.\n", encoding="utf-8")
+    assert here.sync(notes) == {"added": 1, "unchanged": 4}
+
+    texts = {kb_engine.get_file(item["id"]).decode() for item in documents(kb_engine).values()}
+    assert {"# one\n\nThe text of one.\n", "# Copy\n\nNow different.\n"} <= texts
+    (notes / "one.md").unlink()
+    here.sync(notes)
+    assert "# one\n\nThe text of one.\n" not in {kb_engine.get_file(d["id"]).decode() for d in documents(kb_engine).values()}
+
+
+def test_two_files_that_swap_their_content_both_follow(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    one, two = (notes / "one.md").read_bytes(), (notes / "two.md").read_bytes()
+    (notes / "one.md").write_bytes(two + b"!")
+    (notes / "two.md").write_bytes(one + b"!")
+
+    assert here.sync(notes) == {"updated": 2, "unchanged": 2}
+    found = documents(kb_engine)
+    assert kb_engine.get_file(found["notes/one.md"]["id"]) == two + b"!"
+    assert kb_engine.get_file(found["notes/two.md"]["id"]) == one + b"!"
+
+
+def test_a_file_that_became_unreadable_as_a_document_keeps_what_was_there(here: Here, kb_engine: Engine, notes: Path) -> None:
+    here.sync(notes)
+    (notes / "one.md").write_bytes(bytes(range(256)))
+
+    assert here.sync(notes) == {"failed": 1, "unchanged": 3}
+    assert kb_engine.get_file(documents(kb_engine)["notes/one.md"]["id"]) == b"# one\n\nThe text of one.\n"
+
+
+def test_an_interrupted_add_goes_on_where_it_was(kb_run, kb_home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"word{number} " * 200, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kb_framework", "add", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    database = kb_home / "kb.sqlite"
+    while process.poll() is None and not (database.exists() and len(list((kb_home / "files").glob("??/*"))) > 20):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+
+    second = json.loads(kb_run("add", str(folder), "--json").stdout)
+
+    assert second["failed"] == 0
+    assert second["added"] + second["unchanged"] == 300
+    assert second["unchanged"] > 0
+    assert json.loads(kb_run("list", "--json").stdout)["meta"]["total"] == 300
+    assert json.loads(kb_run("doctor", "--json").stdout)["status"] != "error"
+
+
+def test_watching_follows_an_editors_save(kb_home: Path, notes: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kb_framework", "watch", str(notes), "--once"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline().startswith("4 added")
+    assert process.stderr.readline().startswith("watching")
+    # The watcher is set up after it said so; a change before that is part of its next look anyway.
+    time.sleep(1)
+    beside = notes / "one.md~"
+    beside.write_text("# one\n\nSaved by an editor.\n", encoding="utf-8")
+    (notes / "one.md").unlink()
+    beside.rename(notes / "one.md")
+
+    out, _ = process.communicate(timeout=60)
+
+    assert "1 updated" in out and "removed" not in out.replace("0 removed", "")
