@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable
 
 from kb_framework.api import EmbedderObject
-from kb_framework.errors import EmbedderUnavailable
+from kb_framework.errors import EmbedderUnavailable, KBError
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.store.documents import Space, active_space, create_space
 from kb_framework.store.store import Store, Tx
+
+log = logging.getLogger("kb.embedding")
 
 
 class Embedding:
@@ -28,13 +31,14 @@ class Embedding:
         self._choice = host_settings.embedder
         self._build = build
         self._embedder: EmbedderObject | None = None
+        self._warned = False
 
     def named(self, choice: str | None) -> Embedding:
         """The same with another embedder than the configured one."""
         if choice is None or choice == self._choice:
             return self
         other = copy.copy(self)
-        other._choice, other._embedder = choice, None
+        other._choice, other._embedder, other._warned = choice, None, False
         return other
 
     @property
@@ -46,12 +50,20 @@ class Embedding:
             return f"the embedder {self._choice!r} is not available (KB_EMBEDDER); available: {names}"
         if self._store.backend.vectors_missing:
             return f"vectors cannot be stored: {self._store.backend.vectors_missing}"
-        return None
+        try:
+            # An embedder that needs something first, a file or an address, says what; the others have no such attribute.
+            return getattr(self._built(), "problem", None)
+        except KBError:
+            # It cannot even be built: whoever wants a vector is told why.
+            return None
 
     def embedder(self) -> EmbedderObject:
+        if problem := self.problem:
+            raise EmbedderUnavailable(problem)
+        return self._built()
+
+    def _built(self) -> EmbedderObject:
         if self._embedder is None:
-            if self.problem:
-                raise EmbedderUnavailable(self.problem)
             item = self._plugins.embedders.get(self._choice)
             assert item is not None
             self._embedder = self._build(self._plugins.embedders.plugin_of(item.name), item.target)
@@ -61,15 +73,33 @@ class Embedding:
         """Vectors for texts, or None where there is no embedder."""
         return None if self.problem else self.embedder().encode(texts)
 
+    def mismatch(self, tx: Tx) -> str | None:
+        """Why the vectors that are here are of no use to this embedder; None where they are, and where there are none."""
+        space = active_space(tx)
+        if space and space.model != self.embedder().model:
+            return f"the vectors here were made by {space.model}, but the embedder is {self.embedder().model}"
+        return None
+
     def space(self, tx: Tx) -> Space | None:
         """The space to search in; None while nothing has been embedded. Another model's space is an error."""
         space = active_space(tx)
-        if space and space.model != self.embedder().model:
+        problem = self.mismatch(tx)
+        if space and not problem and space.dimensions != self.embedder().dimensions:
+            # An endpoint can give another model the same name.
+            lengths = f"{space.dimensions} numbers, but it gives {self.embedder().dimensions} now"
+            problem = f"the vectors here were made by {space.model} with {lengths}"
+        if problem:
             raise EmbedderUnavailable(
-                f"the vectors here were made by {space.model}, but the embedder is {self.embedder().model}",
-                hint="choose the former again with KB_EMBEDDER, or rebuild the vectors: kb reindex",
+                problem, hint="choose the former again with KB_EMBEDDER, or rebuild the vectors: kb reindex"
             )
         return space
 
     def space_for_writing(self, tx: Tx) -> Space:
-        return self.space(tx) or create_space(tx, self.embedder().model, self.embedder().dimensions)
+        try:
+            return self.space(tx) or create_space(tx, self.embedder().model, self.embedder().dimensions)
+        except EmbedderUnavailable as error:
+            if not self._warned:
+                # Once for all that is written: the text is kept and found by its words.
+                log.warning("stored without vectors, to be found by words only: %s; %s", error.message, error.hint)
+                self._warned = True
+            raise

@@ -51,9 +51,15 @@ def asgi_stream(
         sent = part is None
         return {"type": "http.request", "body": part or b"", "more_body": not sent}
 
+    async def send(message: Any) -> None:
+        await waiting.put(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            # Nothing more will come: as with a real server, that is when the listening ends.
+            gone.set()
+
     async def run() -> None:
         try:
-            await app(scope, receive, waiting.put)
+            await app(scope, receive, send)
             await waiting.put(_END)
         except Exception as error:  # noqa: BLE001 - raised again in the thread of the reader
             await waiting.put(error)

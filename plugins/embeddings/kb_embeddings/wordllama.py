@@ -13,9 +13,10 @@ import mmap
 import struct
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 # More says nothing new about a chunk, and keeps a pathological text from costing minutes.
 _MAX_TOKENS = 4096
@@ -36,6 +37,8 @@ class WordLlama:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
         tokenizer = Tokenizer.from_file(str(self._folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
         tokenizer.enable_truncation(_MAX_TOKENS)
         tokenizer.no_padding()

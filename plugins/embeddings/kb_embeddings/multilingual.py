@@ -1,0 +1,28 @@
+"""The embedder for many languages: a model that `kb models install multilingual` puts in place."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from kb_embeddings.catalogue import MULTILINGUAL
+from kb_embeddings.onnx_model import OnnxModel, missing_packages
+from kb_framework.settings import HostSettings
+
+
+class Multilingual:
+    model = "multilingual/use-v3-int8"
+    dimensions = MULTILINGUAL.dimensions
+
+    def __init__(self, host_settings: HostSettings) -> None:
+        self._data_dir = host_settings.data_dir
+
+    @property
+    def problem(self) -> str | None:
+        return MULTILINGUAL.problem(self._data_dir) or missing_packages(takes_text=True)
+
+    def encode(self, texts: list[str]) -> list[bytes]:
+        return self._onnx.encode(texts)
+
+    @cached_property
+    def _onnx(self) -> OnnxModel:
+        return OnnxModel(MULTILINGUAL.path(self._data_dir))
