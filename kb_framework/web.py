@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import ipaddress
 import json
 import logging
@@ -63,7 +64,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
     system = SystemService(kb, instance)
     app = Litestar(
         route_handlers=[
-            Router("/api/v1", route_handlers=[*_documented(handlers), *_limited(_plugin_handlers(kb), kb)]),
+            Router("/api/v1", route_handlers=[*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]),
             *_pages(),
             *([mcp] if mcp else []),  # type: ignore[list-item]
         ],
@@ -104,7 +105,7 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
             plugin = plugins.routes.plugin_of(name)
             try:
                 target = resolve(routes.target)
-                found = _documented(target(plugins) if routes.build else target)
+                found = _documented(target(plugins) if routes.build else target, plugin)
                 _claim(claimed, _paths(found), plugin)
                 mounted += found
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
@@ -134,13 +135,16 @@ def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
     return {(method, re.sub(r"\{[^}:]*", "{", path)) for method, path in every}
 
 
-def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
-    """The handlers, with the errors that any route may answer in their OpenAPI description."""
+def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: str) -> list[HTTPRouteHandler]:
+    """The handlers, described for OpenAPI: in words, by plugin, and with the errors that any route may answer."""
     items = [found] if isinstance(found, BaseRouteHandler) else list(found)
     for handler in items:
         model = ERROR_MODELS[handler.opt.get("errors", "flat")]
         common = {status: Answer(model, words) for status, words in _DOCUMENTED.items()}
         handler.responses = {**common, **(handler.responses or {})}
+        words = inspect.getdoc(handler.fn) or ""
+        handler.summary = handler.summary or words.split("\n")[0].rstrip(".") or None
+        handler.tags = handler.tags or [plugin]
     return items
 
 

@@ -96,6 +96,17 @@ def everything(engine: Engine) -> dict[str, Any]:
     }
 
 
+def fragment(engine: Engine, sql: Callable[..., list[tuple]]) -> None:
+    """Notes whose vectors lie far apart, with nothing but holes between them."""
+    for number in range(5):
+        engine.add_note(f"zebras of chapter {number}")
+        vector = sql("SELECT organization_id, embedding FROM chunks_vec_1 LIMIT 1")[0]
+        start = 10_000 * (number + 1)
+        many = f"WITH RECURSIVE n(i) AS (SELECT {start} UNION ALL SELECT i + 1 FROM n WHERE i < {start + 1100})"
+        sql(f"INSERT INTO chunks_vec_1(rowid, organization_id, embedding) {many} SELECT i, ?, ? FROM n", *vector)
+    sql("DELETE FROM chunks_vec_1 WHERE rowid >= 10000")
+
+
 def doctor(engine: Engine) -> dict[str, Any]:
     report = engine.get("/doctor")
     return {"status": report["status"], "problems": [c["message"] for c in report["checks"] if c["state"] != "ok"]}

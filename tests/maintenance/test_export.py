@@ -256,8 +256,8 @@ def rebuilt(data: bytes, change: Callable[[dict[str, bytes]], None], *, sums: bo
     with zipfile.ZipFile(io.BytesIO(data)) as old:
         members = {name: old.read(name) for name in old.namelist()}
     change(members)
-    manifest = json.loads(members["manifest.json"])
     if sums:
+        manifest = json.loads(members["manifest.json"])
         for name in manifest["members"]:
             content = members.get(name, b"")
             manifest["members"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.client import Engine, connect
+from kb_framework.client import Engine
 from kb_framework.testing import Run
 
-from .conftest import doctor, everything, fill
+from .conftest import doctor, everything, fill, fragment
 
 Sql = Callable[..., list[tuple]]
 
@@ -130,16 +130,10 @@ def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: S
     assert "nothing to repair" in kb_run("doctor", "--repair").stdout
 
 
-def test_a_fragmented_vector_index_is_compacted(kb_home: Path, sql: Sql) -> None:
-    with connect() as engine:
-        engine.add_note("the one that stays", title="stays")
-        vector = sql("SELECT organization_id, embedding FROM chunks_vec_1")[0]
-        many = "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 4200)"
-        sql(f"INSERT INTO chunks_vec_1(rowid, organization_id, embedding) {many} SELECT i, ?, ? FROM n", *vector)
-        sql("DELETE FROM chunks_vec_1 WHERE rowid >= 100 AND rowid % 1000 > 0")
-        sql("DELETE FROM chunks_vec_1_rowids WHERE 0")
-        before = engine.search("stays", mode="vector")["hits"]
+def test_a_fragmented_vector_index_is_compacted(kb_engine: Engine, sql: Sql) -> None:
+    fragment(kb_engine, sql)
+    before = everything(kb_engine)
+    assert any("--compact" in problem for problem in doctor(kb_engine)["problems"])
 
-        assert "belong to no chunk" in repaired(engine)
-        assert engine.search("stays", mode="vector")["hits"] == before
-        assert doctor(engine)["status"] == "ok"
+    assert "compacted the vector index from" in repaired(kb_engine)
+    assert everything(kb_engine) == before

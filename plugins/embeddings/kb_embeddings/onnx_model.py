@@ -46,7 +46,9 @@ class OnnxModel:
     def dimensions(self) -> int:
         if self._width is None:
             declared = self._output(self._loaded()).shape[-1:]
-            self._width = declared[0] if declared and isinstance(declared[0], int) else len(self._run("a"))
+            found = declared[0] if declared and isinstance(declared[0], int) else len(self._run("a"))
+            self._width = found
+            return found
         return self._width
 
     def encode(self, texts: list[str]) -> list[bytes]:

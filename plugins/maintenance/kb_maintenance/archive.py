@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -186,7 +186,7 @@ class ArchiveReader:
             while part := _reading(name, lambda: file.read(PART)):
                 yield part
 
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+    def lines(self, name: str) -> Generator[dict[str, Any], None, None]:
         """The objects of a member with one on each line."""
         with self._opened(name) as file:
             number = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,43 +79,46 @@ class Contents:
         )
         return sorted(names)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Generator[Entry, None, None]:
         """Documents with their chunks. Both members are in the order of documents, so neither need be held in memory."""
-        waiting = self._checked(CHUNKS, _Chunk)
-        chunk = next(waiting, None)
-        last = 0
-        for document in self._checked(DOCUMENTS, _Document):
-            if document["id"] <= last:
-                raise refused(f"document {document['id']} is not in its place")
-            last = document["id"]
-            if document["file"] and document["file"] not in self.archive.files:
-                document["file"] = None
-            own: list[dict[str, Any]] = []
-            while chunk is not None and chunk["document_id"] == last:
-                if content_hash(chunk["content"]) != chunk["content_hash"]:
-                    raise refused(f"the text of chunk {chunk['id']} is not what its hash says")
-                own.append(chunk)
-                chunk = next(waiting, None)
-            yield document, own
-        if chunk is not None:
-            raise refused(f"chunk {chunk['id']} belongs to no document, or is not in its place")
+        # What is left open by a refusal would keep the archive open.
+        with closing(self._checked(DOCUMENTS, _Document)) as found, closing(self._checked(CHUNKS, _Chunk)) as waiting:
+            chunk = next(waiting, None)
+            last = 0
+            for document in found:
+                if document["id"] <= last:
+                    raise refused(f"document {document['id']} is not in its place")
+                last = document["id"]
+                if document["file"] and document["file"] not in self.archive.files:
+                    document["file"] = None
+                own: list[dict[str, Any]] = []
+                while chunk is not None and chunk["document_id"] == last:
+                    if content_hash(chunk["content"]) != chunk["content_hash"]:
+                        raise refused(f"the text of chunk {chunk['id']} is not what its hash says")
+                    own.append(chunk)
+                    chunk = next(waiting, None)
+                yield document, own
+            if chunk is not None:
+                raise refused(f"chunk {chunk['id']} belongs to no document, or is not in its place")
 
-    def batches(self) -> Iterator[list[Entry]]:
+    def batches(self) -> Generator[list[Entry], None, None]:
         batch: list[Entry] = []
         size = 0
-        for entry in self.entries():
-            batch.append(entry)
-            size += len(entry[1])
-            if len(batch) >= _DOCUMENTS_AT_ONCE or size >= _CHUNKS_AT_ONCE:
-                yield batch
-                batch, size = [], 0
+        with closing(self.entries()) as entries:
+            for entry in entries:
+                batch.append(entry)
+                size += len(entry[1])
+                if len(batch) >= _DOCUMENTS_AT_ONCE or size >= _CHUNKS_AT_ONCE:
+                    yield batch
+                    batch, size = [], 0
         if batch:
             yield batch
 
-    def _checked(self, member: str, model: type[_Line]) -> Iterator[dict[str, Any]]:
-        for number, row in enumerate(self.archive.lines(member), 1):
-            try:
-                model.model_validate(row)
-            except ValidationError as error:
-                raise refused(f"line {number} of {member}: {invalid(error).message}") from None
-            yield row
+    def _checked(self, member: str, model: type[_Line]) -> Generator[dict[str, Any], None, None]:
+        with closing(self.archive.lines(member)) as lines:
+            for number, row in enumerate(lines, 1):
+                try:
+                    model.model_validate(row)
+                except ValidationError as error:
+                    raise refused(f"line {number} of {member}: {invalid(error).message}") from None
+                yield row

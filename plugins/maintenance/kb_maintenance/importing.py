@@ -126,8 +126,9 @@ class ImportService:
         ignored: set[str] = set()
         with self._store.read(actor.organization_id) as tx:
             targets = _targets(tx)
-            for batch in contents.batches():
-                for found in compare(tx, targets, batch):
+            batches = stack.enter_context(closing(contents.batches()))
+            for found in (found for batch in batches for found in compare(tx, targets, batch)):
+                if True:
                     _count(preview.documents, found.state, 1)
                     _count(preview.chunks, found.state, len(found.chunks))
                     if found.state != "identical" and len(preview.sample) < _SAMPLE:
