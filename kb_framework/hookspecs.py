@@ -267,8 +267,8 @@ def kb_chunkers() -> Iterable[api.Chunker]:  # type: ignore[empty-body]
 def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
     """Declare tables that `kb export` writes and `kb import` reads back, beside documents and chunks.
 
-    Called at start. Columns that a plugin adds to `documents` and `chunks` are carried without asking. On import a row whose
-    key is there already is left as it is. An exception marks the plugin as failed.
+    Called at start. Return tables; columns that a plugin adds to `documents` and `chunks` are carried without asking. On import
+    a row whose key is there already is left as it is. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl

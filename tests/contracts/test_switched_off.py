@@ -109,8 +109,16 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         assert kb_here(command)[0] == 2
         assert f"│ {command} " not in helped
     assert tools.isdisjoint(bind_tools(Plugins(read_bootstrap()), "admin"))
-    expected = {"documents": (True, True, True), "search": (True, True, True), "bulk": (True, True, True)}
-    assert (bool(paths), bool(commands), bool(tools)) == expected.get(name, (False, name == "quickstart", False))
+    expected = {
+        "documents": (True, True, True),
+        "search": (True, True, True),
+        "bulk": (True, True, True),
+        "maintenance": (True, True, False),
+        "embeddings": (False, True, False),
+        "quickstart": (False, True, False),
+        "formats": (False, False, False),
+    }
+    assert (bool(paths), bool(commands), bool(tools)) == expected[name]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import struct
+import threading
 import time
 from email.utils import formatdate
 from typing import Any
@@ -188,7 +189,7 @@ def test_an_endpoint_that_is_not_there_is_named_at_once() -> None:
     found = failure(nowhere)
 
     assert (found.http_status, found.exit_code) == (503, 3)
-    assert "cannot be reached: Connection refused" in found.message
+    assert "cannot be reached: " in found.message
 
 
 def test_an_endpoint_that_is_too_slow_is_not_waited_for(endpoint: Endpoint) -> None:
@@ -202,7 +203,6 @@ def test_an_endpoint_that_is_too_slow_is_not_waited_for(endpoint: Endpoint) -> N
 
 def test_an_endpoint_that_sends_byte_by_byte_has_no_more_time_than_others() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        import threading
 
         def drip() -> None:
             connection, _ = server.accept()
@@ -245,7 +245,7 @@ def test_an_endpoint_that_sends_byte_by_byte_has_no_more_time_than_others() -> N
         (b'{"data": [{"index": 0, "embedding": [1e999]}, {"index": 1, "embedding": [1]}]}', "finite numbers"),
         (b'{"data": [{"index": 0, "embedding": ["1"]}, {"index": 1, "embedding": [1]}]}', "finite numbers"),
         (b'{"data": [{"index": 0}, {"index": 1}]}', "finite numbers"),
-        (b'{"data": [{"index": 0, "embedding": [1' + b"0" * 400 + b"]}, {}]}", "indexes"),
+        (b'{"data": [{"index": 0, "embedding": [1%s]}, {"index": 1, "embedding": [1]}]}' % (b"0" * 400), "finite numbers"),
     ],
 )
 def test_an_answer_that_cannot_be_right_is_an_error_that_says_what_was_wrong(endpoint: Endpoint, body: bytes, words: str) -> None:
@@ -369,7 +369,7 @@ def test_while_the_endpoint_is_down_nothing_is_added_and_hybrid_search_goes_by_w
         assert len(engine.search("zebra", mode="vector")["hits"]) == 2
 
 
-def test_an_endpoint_that_changes_its_vectors_length_is_found_out(chosen: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_that_changes_its_vectors_length_is_found_out(chosen: Endpoint) -> None:
     with connect() as engine:
         engine.add_note("the zebra crossing")
 
@@ -391,9 +391,7 @@ def test_health_asks_nothing_of_the_endpoint(chosen: Endpoint) -> None:
     assert chosen.bodies == []
 
 
-def test_without_an_address_text_is_kept_and_the_hint_says_what_to_set(
-    chosen: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_address_text_is_kept_and_the_hint_says_what_to_set(chosen: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KB_EMBEDDINGS_URL")
     with connect() as engine:
         engine.add_note("the zebra crossing")

@@ -404,7 +404,7 @@ from kb_framework.store.tables import documents
 
 @hookimpl
 def kb_narrow_selection(purpose):
-    return documents.c.doc_type != "secret"
+    return documents.c.doc_type != "secret" if purpose == "mutation" else None
 """
 
 

@@ -222,6 +222,8 @@ class Ingest:
         self._finish(tx, incoming, ready, document_id, job_id, title)
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", incoming.actor, added, 1), tx)
+        # Last, when nothing but the commit can fail any more.
+        self._files.publish(ready.key, ready.staged)
         return Outcome(document_id, job_id, "added")
 
     def _replace(self, document_id: int, incoming: Incoming, ready: Ready) -> Outcome:
@@ -255,13 +257,13 @@ class Ingest:
         job_id, job_uuid = self._job(tx, incoming)
         replace_content(tx, document_id, values, ready.pieces, job_uuid, ready.vectors, self._space(tx, ready))
         self._finish(tx, incoming, ready, document_id, job_id, title)
+        self._files.publish(ready.key, ready.staged)
         return job_id
 
     def _finish(self, tx: Tx, incoming: Incoming, ready: Ready, document_id: int, job_id: int, title: str) -> None:
         tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
         self._remember(tx, incoming, document_id, title)
         tx.execute(sa.delete(file_removals).where(file_removals.c.key == ready.key))
-        self._files.publish(ready.key, ready.staged)
 
     def _job(self, tx: Tx, incoming: Incoming) -> tuple[int, str]:
         job_id = self._insert_job(tx, incoming, status="done", succeeded=1, failed=0)

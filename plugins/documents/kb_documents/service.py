@@ -63,7 +63,10 @@ class DocumentsService:
         return self._added(self._ingest.add(Incoming(data, filename, fields, actor, now())), actor)
 
     def _added(self, outcome: Outcome, actor: Actor) -> Added:
-        document, job = self.get(outcome.document_id, actor), self.job(outcome.job_id, actor)
+        # Whoever adds a document sees what became of it, whatever plugins withhold from then on.
+        with self._store.read(actor.organization_id) as tx:
+            document = self._documents(tx, sa.select(documents).where(documents.c.id == outcome.document_id))[0]
+        job = self.job(outcome.job_id, actor)
         return Added(
             document=document,
             job=job,
@@ -76,7 +79,8 @@ class DocumentsService:
 
     def get(self, document_id: int, actor: Actor) -> Document:
         with self._store.read(actor.organization_id) as tx:
-            found = self._documents(tx, sa.select(documents).where(documents.c.id == document_id), actor)
+            here = (documents.c.id == document_id, *self._visible(tx, actor))
+            found = self._documents(tx, sa.select(documents).where(*here))
         if not found:
             raise NotFound(f"there is no document {document_id}", document_id=document_id)
         return found[0]
@@ -103,7 +107,7 @@ class DocumentsService:
             conditions += self._visible(tx, actor)
             count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
             query = sa.select(documents).where(*conditions).order_by(*order)
-            found = self._documents(tx, page.cut(query), actor)
+            found = self._documents(tx, page.cut(query))
             return found, page.meta(tx.scalar(count))
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
@@ -128,8 +132,8 @@ class DocumentsService:
         """What no plugin withholds: a document that no operation may touch is not shown either."""
         return self._plugins.narrow_selection(Selection({}), actor, "read", tx)
 
-    def _documents(self, tx: Tx, query: sa.Select, actor: Actor) -> list[Document]:
-        rows = tx.rows(query.where(tx.owns(documents), *self._visible(tx, actor)))
+    def _documents(self, tx: Tx, query: sa.Select) -> list[Document]:
+        rows = tx.rows(query.where(tx.owns(documents)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
         for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)):

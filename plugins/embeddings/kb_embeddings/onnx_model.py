@@ -46,9 +46,7 @@ class OnnxModel:
     def dimensions(self) -> int:
         if self._width is None:
             declared = self._output(self._loaded()).shape[-1:]
-            found = declared[0] if declared and isinstance(declared[0], int) else len(self._run("a"))
-            self._width = found
-            return found
+            self._width = int(declared[0] if declared and isinstance(declared[0], int) else len(self._run("a")))
         return self._width
 
     def encode(self, texts: list[str]) -> list[bytes]:

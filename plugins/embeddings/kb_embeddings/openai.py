@@ -15,6 +15,7 @@ import weakref
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLEOFError
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -135,11 +136,11 @@ class OpenAI:
 
     def _post(self, body: bytes, limit: int) -> _Answer:
         try:
-            while self._idle:
+            while idle := self._take_idle():
                 try:
-                    return self._exchange(self._idle.pop(), body, limit)
-                except (ConnectionError, IndexError):
-                    # The other side had closed it, or another thread took it.
+                    return self._exchange(idle, body, limit)
+                except (ConnectionError, SSLEOFError):
+                    # The other side had closed it.
                     continue
             return self._exchange(self._connection(), body, limit)
         except TimeoutError:
@@ -149,6 +150,12 @@ class OpenAI:
             raise self._failed(f"cannot be reached: {error.strerror or type(error).__name__}") from None
         except HTTPException as error:
             raise self._failed(f"does not speak HTTP: {type(error).__name__}") from None
+
+    def _take_idle(self) -> HTTPConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _connection(self) -> HTTPConnection:
         kind = HTTPSConnection if self._address.scheme == "https" else HTTPConnection

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class ImportService:
                     if time.monotonic() >= end:
                         return run.report(finished=False)
             except BaseException:
-                self._runs.pop(import_id).contents.close()
+                self._runs.pop(import_id).close()
                 raise
         finally:
             self._one_at_a_time.release()
@@ -104,7 +105,7 @@ class ImportService:
     def discard(self, import_id: str) -> None:
         run = self._runs.pop(import_id, None)
         if run:
-            run.contents.close()
+            run.close()
         (self._folder / f"{import_id}.kbz").unlink(missing_ok=True)
 
     def _open(self, import_id: str) -> Contents:
@@ -123,33 +124,43 @@ class ImportService:
             ignored=[],
             sample=[],
         )
-        ignored: set[str] = set()
         with self._store.read(actor.organization_id) as tx:
-            targets = _targets(tx)
-            batches = stack.enter_context(closing(contents.batches()))
-            for found in (found for batch in batches for found in compare(tx, targets, batch)):
-                if True:
-                    _count(preview.documents, found.state, 1)
-                    _count(preview.chunks, found.state, len(found.chunks))
-                    if found.state != "identical" and len(preview.sample) < _SAMPLE:
-                        sample = Sample(id=found.document["id"], title=found.document["title"], state=found.state)
-                        preview.sample.append(sample)
-                    for table, row in ((targets[0], found.document), *((targets[1], chunk) for chunk in found.chunks)):
-                        ignored |= unknown_columns(table, row)
-            for name in contents.tables:
-                item = self._plugins.export_tables.get(name)
-                table = table_here(tx, item.table) if item else None
-                if item is None or table is None:
-                    ignored.add(f"table {name}")
-                    continue
-                preview.tables[name] = difference = Difference()
-                for rows in _row_batches(contents, item):
-                    known = _known(tx, table, item, rows)
-                    difference.identical += len(known)
-                    difference.new += len(rows) - len(known)
-                    ignored |= {column for row in rows for column in unknown_columns(table, row)}
+            ignored = _compare_documents(tx, contents, preview) | self._compare_tables(tx, contents, preview)
         preview.ignored = sorted(ignored)
         return preview
+
+    def _compare_tables(self, tx: Tx, contents: Contents, preview: Preview) -> set[str]:
+        ignored: set[str] = set()
+        for name in contents.tables:
+            item = self._plugins.export_tables.get(name)
+            table = table_here(tx, item.table) if item else None
+            if item is None or table is None:
+                ignored.add(f"table {name}")
+                continue
+            preview.tables[name] = difference = Difference()
+            for rows in _row_batches(contents, item):
+                known = _known(tx, table, item, rows)
+                difference.identical += len(known)
+                difference.new += len(rows) - len(known)
+                ignored |= {column for row in rows for column in unknown_columns(table, row)}
+        return ignored
+
+
+def _compare_documents(tx: Tx, contents: Contents, preview: Preview) -> set[str]:
+    """Count what is new, the same and different; the columns that nothing here knows."""
+    ignored: set[str] = set()
+    targets = _targets(tx)
+    with closing(contents.batches()) as batches:
+        for found in (found for batch in batches for found in compare(tx, targets, batch)):
+            _count(preview.documents, found.state, 1)
+            _count(preview.chunks, found.state, len(found.chunks))
+            if found.state != "identical" and len(preview.sample) < _SAMPLE:
+                sample = Sample(id=found.document["id"], title=found.document["title"], state=found.state)
+                preview.sample.append(sample)
+            ignored |= unknown_columns(targets[0], found.document)
+            for chunk in found.chunks:
+                ignored |= unknown_columns(targets[1], chunk)
+    return ignored
 
 
 class _Run:
@@ -161,17 +172,22 @@ class _Run:
         self._files = files
         self._plugins = plugins
         self._embedding = embedding
-        self._steps: Iterator[None] | None = None
+        self._steps: Generator[None, None, None] | None = None
         self._hint: str | None = None
         self._seen = self._documents = self._chunks = 0
         self._rows: dict[str, int] = {}
         self._renumbered: dict[int, int] = {}
         self._total = sum(1 for _ in contents.archive.lines("documents.ndjson"))
 
-    def steps(self, actor: Actor) -> Iterator[None]:
+    def steps(self, actor: Actor) -> Generator[None, None, None]:
         if self._steps is None:
             self._steps = self._all(actor)
         return self._steps
+
+    def close(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+        self.contents.close()
 
     def report(self, *, finished: bool) -> Imported:
         return Imported(
@@ -185,11 +201,12 @@ class _Run:
             hint=self._hint,
         )
 
-    def _all(self, actor: Actor) -> Iterator[None]:
-        for batch in self.contents.batches():
-            self._add(batch, actor)
-            self._seen += len(batch)
-            yield
+    def _all(self, actor: Actor) -> Generator[None, None, None]:
+        with closing(self.contents.batches()) as batches:
+            for batch in batches:
+                self._add(batch, actor)
+                self._seen += len(batch)
+                yield
         for name in self.contents.tables:
             item = self._plugins.export_tables.get(name)
             if item:
@@ -283,13 +300,14 @@ def _targets(tx: Tx) -> tuple[sa.Table, sa.Table]:
 
 def _row_batches(contents: Contents, item: ExportTable) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
-    for row in contents.archive.lines(table_member(item.name)):
-        if not isinstance(row.get(item.key), str | int):
-            raise refused(f"a row of {item.name} has no {item.key}")
-        rows.append(row)
-        if len(rows) == _ROWS_AT_ONCE:
-            yield rows
-            rows = []
+    with closing(contents.archive.lines(table_member(item.name))) as lines:
+        for row in lines:
+            if not isinstance(row.get(item.key), str | int):
+                raise refused(f"a row of {item.name} has no {item.key}")
+            rows.append(row)
+            if len(rows) == _ROWS_AT_ONCE:
+                yield rows
+                rows = []
     if rows:
         yield rows
 
