@@ -57,7 +57,7 @@ class Migration(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A framework-free class, built once per engine.
+    """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
     `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, or another service's name.
@@ -336,6 +336,8 @@ class EmbedderObject(Protocol):
     """What an embedder target offers.
 
     A vector is the bytes of `dimensions` float32 numbers, of unit length, or all zeros for a text without content.
+    One that needs something first, a file or an address, may have an attribute `problem`: a sentence that says what, or None.
+    Meanwhile text is stored and searched without vectors. What fails while encoding raises instead, and nothing is stored.
     """
 
     model: str

@@ -133,6 +133,9 @@ class SystemService:
                         )
                     )
                 space = active_space(tx)
+                other = None if self._kb.embedding.problem else self._kb.embedding.mismatch(tx)
+                if other:
+                    found.append(_check("embedder", "warning", f"{other}: kb reindex"))
                 broken = backend.check_vectors(tx.connection, space.index_name) if space else None
                 if broken:
                     found.append(_check("vectors", "error", f"the vector index is damaged ({broken}): kb doctor --repair"))

@@ -93,14 +93,16 @@ class VectorRebuild:
         with self._store.read() as tx:
             if self._space in spaces_being_built(tx):
                 return self._space
+        # An embedder may have to ask another machine for its length: not while others wait to write.
+        embedder = None if self._copy else self._embedding.embedder()
+        wanted = (embedder.model, embedder.dimensions) if embedder else None
         with self._store.write() as tx:
             active = active_space(tx)
-            if self._copy:
+            if wanted is None:
                 if active is None:
                     return None
-                model, dimensions = active.model, active.dimensions
-            else:
-                model, dimensions = self._embedding.embedder().model, self._embedding.embedder().dimensions
+                wanted = active.model, active.dimensions
+            model, dimensions = wanted
             self._space, self._after, self._waited = None, 0, 0
             for space in spaces_being_built(tx):
                 if self._copy and not space.index_name.endswith(_COPY):

@@ -24,7 +24,7 @@ from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 from litestar.plugins.pydantic import PydanticPlugin
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
@@ -116,9 +116,9 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
 
 
 def _limited(found: list[HTTPRouteHandler], kb: KB) -> list[HTTPRouteHandler]:
-    """The handlers; those that take a file take as much as a file may have, and its wrapping."""
+    """The handlers; those that take a file, and set no limit of their own, take as much as a file may have, and its wrapping."""
     for handler in found:
-        if handler.opt.get("body", "json") != "json":
+        if handler.opt.get("body", "json") != "json" and handler.request_max_body_size is Empty:
             handler.request_max_body_size = kb.settings.host.max_file_bytes + _WRAPPING_BYTES
     return found
 

@@ -82,6 +82,15 @@ def test_the_command_line_says_so_too(changed: None, kb_run: Run) -> None:
     assert "kb reindex" in done.stderr
 
 
+def test_the_doctor_warns_even_if_nothing_was_added_since(changed: None) -> None:
+    with connect() as engine:
+        report = engine.get("/doctor")
+
+    assert report["status"] == "warning"
+    (found,) = [check for check in report["checks"] if check["state"] != "ok"]
+    assert (found["name"], "made by wordllama" in found["message"], "kb reindex" in found["message"]) == ("embedder", True, True)
+
+
 def test_going_back_finds_everything_that_was_there(changed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect() as engine:
         engine.add_note("a zebra in the rain")

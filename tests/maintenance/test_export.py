@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import secrets
 import threading
 import zipfile
 from collections.abc import Callable
@@ -134,6 +135,23 @@ def test_a_running_engine_streams_too(kb_server: RunningServer, tmp_path: Path, 
 
     assert "1 documents" in done.stdout
     assert "nothing is new" in kb_run("import", str(file), "--yes").stdout
+
+
+def test_an_archive_may_be_larger_than_a_file_but_not_than_its_own_limit(
+    kb_home: Path, kb_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect() as engine:
+        engine.add_file("random.txt", secrets.token_hex(2_500_000).encode())
+        data = exported(engine)
+    file = tmp_path / "x.kbz"
+    file.write_bytes(data)
+    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "other-home"))
+
+    refused = kb_run("import", str(file), "--yes", KB_MAINTENANCE_MAX_IMPORT_BYTES="1000000")
+    assert "KB_MAINTENANCE_MAX_IMPORT_BYTES" in refused.stderr
+    done = kb_run("import", str(file), "--yes", KB_MAX_FILE_BYTES="1000")
+
+    assert "1 documents" in done.stdout, done.stderr
 
 
 def test_killed_half_way_nothing_is_half_done_and_the_next_one_completes_it(

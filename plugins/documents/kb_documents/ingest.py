@@ -54,6 +54,10 @@ class Incoming:
         return None if self.is_note else getattr(self.fields, "path", None) or self.filename
 
 
+# In a document's metadata: how many files its file holds.
+HOLDS = "attachments"
+
+
 class Outcome(NamedTuple):
     document_id: int
     job_id: int
@@ -103,10 +107,25 @@ class Ingest:
     def add(self, incoming: Incoming) -> Outcome:
         """Add a file, then the files inside it: each is a document of its own, and one that fails fails alone."""
         outcome, extracted = self._add(incoming)
-        inside = (
-            [self._add_attachment(incoming, outcome.document_id, file) for file in extracted.attachments] if extracted else []
-        )
+        if extracted is None and self._holds_files(outcome.document_id, incoming.actor):
+            # The file is there, but were those inside it? They may have been interrupted; what is there is not added twice.
+            extracted = self._extract(incoming)
+        files = extracted.attachments if extracted else ()
+        try:
+            inside = [self._add_attachment(incoming, outcome.document_id, file) for file in files]
+        except BaseException:
+            self._want_again(incoming)
+            raise
         return outcome._replace(attachments=tuple(inside))
+
+    def _holds_files(self, document_id: int, actor: Actor) -> bool:
+        with self._store.read(actor.organization_id) as tx:
+            return HOLDS in tx.scalar(sa.select(documents.c.metadata).where(documents.c.id == document_id))
+
+    def _want_again(self, incoming: Incoming) -> None:
+        """Have the file sent again, although it did not change."""
+        with self._store.write(incoming.actor.organization_id) as tx:
+            tx.execute(sa.update(sources).where(tx.owns(sources), sources.c.source == incoming.source).values(modified_ns=None))
 
     def _add_attachment(self, outer: Incoming, parent_id: int, file: Attachment) -> dict[str, Any]:
         path = f"{outer.path}/{file.name}"
@@ -175,14 +194,20 @@ class Ingest:
         try:
             extracted = self._extract(incoming)
             pieces = self._chunk(extracted)
+            vectors = self._embed(pieces, known, incoming.actor)
         except KBError as error:
             raise self._recorded(error, incoming) from error
-        there = self._hashes(known.changed, incoming.actor) if known.changed else set()
+        if extracted.attachments:
+            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
+        return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
+
+    def _embed(self, pieces: list[ChunkText], known: Known, actor: Actor) -> dict[str, bytes]:
+        """Vectors of the chunks that are new, by content hash; none where another model's vectors are in use."""
+        there = self._hashes(known.changed, actor) if known.changed else set()
         texts = {content_hash(piece.content): piece.content for piece in pieces}
         new = {digest: text for digest, text in texts.items() if digest not in there}
         encoded = self._embedding.encode(list(new.values())) if new else None
-        vectors = dict(zip(new, encoded, strict=True)) if encoded else {}
-        return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
+        return dict(zip(new, encoded, strict=True)) if encoded else {}
 
     def _hashes(self, document_id: int, actor: Actor) -> set[str]:
         with self._store.read(actor.organization_id) as tx:

@@ -21,7 +21,7 @@ def kb_services() -> list[api.Service]:
     return [
         api.Service("documents", "kb_documents.service:DocumentsService"),
         api.Service("uploads", "kb_documents.uploads:UploadsService"),
-        api.Service("sources", "kb_documents.sources:SourcesService"),
+        api.Service("source_files", "kb_documents.sources:SourcesService"),
     ]
 
 

@@ -217,18 +217,18 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
 
 @post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK)
 def compare_sources(
-    data: JSONBody[models.SourcesIn], sources: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+    data: JSONBody[models.SourcesIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
 ) -> models.SourcesOut:
     """Which files of a folder are new, changed or gone, judged by their size and time of change."""
-    return sources.compare(data, actor)
+    return source_files.compare(data, actor)
 
 
 @post("/sources/forget", sync_to_thread=True, status_code=HTTP_200_OK)
 def forget_sources(
-    data: JSONBody[models.ForgetIn], sources: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+    data: JSONBody[models.ForgetIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
 ) -> models.ForgetOut:
     """Let go of files that vanished; documents without any other source are deleted, under the safety threshold."""
-    return sources.forget(data, actor)
+    return source_files.forget(data, actor)
 
 
 @post("/uploads", sync_to_thread=True)

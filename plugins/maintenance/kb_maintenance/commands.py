@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -196,6 +197,8 @@ def _counted(parts: Iterable[bytes], advance: Callable[[int, int | None], None],
 @contextmanager
 def _progress(cli: Cli, label: str, total: int | None) -> Iterator[Callable[[int, int | None], None]]:
     """A function that takes how much is done of how much, and shows it where someone looks."""
+    # What runs this long must not keep its garbage, as short commands do.
+    gc.enable()
     if cli.json or not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -45,7 +45,7 @@ class ExportService:
                 stack.callback(shutil.rmtree, pinned, ignore_errors=True)
             writer = ArchiveWriter(FORMAT)
             yield from writer.member(DOCUMENTS, _document_lines(tx))
-            yield from writer.member(CHUNKS, _lines(tx, "chunks", ("document_id", "chunk_index", "seq")))
+            yield from writer.member(CHUNKS, _chunk_lines(tx))
             for item in self._plugins.export_tables:
                 if table_here(tx, item.table) is not None:
                     yield from writer.member(table_member(item.name), _lines(tx, item.table, (item.key,)))
@@ -64,6 +64,15 @@ def _document_lines(tx: Tx) -> Iterator[bytes]:
     for rows in export_rows(tx, table, ("id",)):
         tags = tags_of(tx, [row["id"] for row in rows])
         yield b"".join(to_line({**row, "tags": tags[row["id"]]}) for row in rows)
+
+
+def _chunk_lines(tx: Tx) -> Iterator[bytes]:
+    table = table_here(tx, "chunks")
+    assert table is not None
+    # One document after the other: to sort all chunks at once, a database may hold all their text in memory.
+    for (number,) in tx.execute(sa.select(documents.c.id).where(tx.owns(documents)).order_by(documents.c.id)):
+        for rows in export_rows(tx, table, ("chunk_index", "seq"), table.c.document_id == number):
+            yield b"".join(map(to_line, rows))
 
 
 def _lines(tx: Tx, name: str, order: tuple[str, ...]) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from kb_framework.api import Actor, Changes, ExportTable, resolve
 from kb_framework.embedding import Embedding
-from kb_framework.errors import Busy, EmbedderUnavailable, NotFound
+from kb_framework.errors import Busy, EmbedderUnavailable, NotFound, PayloadTooLarge
 from kb_framework.files import Files
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -63,6 +63,11 @@ class ImportService:
                 path.unlink(missing_ok=True)
         import_id = str(uuid.uuid4())
         return import_id, self._folder / f"{import_id}.kbz"
+
+    def require_room(self, size: int) -> None:
+        if size > self._max_bytes:
+            limit = f"at most {self._max_bytes} bytes are taken (KB_MAINTENANCE_MAX_IMPORT_BYTES)"
+            raise PayloadTooLarge(f"the archive is too large: {limit}")
 
     def preview(self, import_id: str, actor: Actor) -> Preview:
         """Check everything, and say what would be added. An archive that cannot be used is thrown away."""

@@ -10,7 +10,7 @@ from kb_framework.validation import Body, Text
 
 
 class ReindexIn(Body):
-    embedder: Annotated[Text | None, Field(description="Another embedder than the configured one.")] = None
+    embedder: Annotated[Text, Field(min_length=1, description="Another embedder than the configured one.")] | None = None
 
 
 class Reindexed(BaseModel):

@@ -48,8 +48,11 @@ async def upload_import(
     """Send an archive as the request's body; what it holds that is not here yet. Nothing is added before it is applied."""
     import_id, path = await to_thread.run_sync(imports.receive)
     try:
+        size = 0
         with path.open("wb") as file:
             async for part in request.stream():
+                size += len(part)
+                imports.require_room(size)
                 await to_thread.run_sync(file.write, part)
     except BaseException:
         imports.discard(import_id)

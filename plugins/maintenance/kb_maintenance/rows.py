@@ -50,9 +50,11 @@ def unknown_columns(table: sa.Table, row: Mapping[str, Any]) -> set[str]:
     return {f"{table.name}.{name}" for name in row if name not in table.c and name != "tags"}
 
 
-def export_rows(tx: Tx, table: sa.Table, order: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
+def export_rows(
+    tx: Tx, table: sa.Table, order: Iterable[str], *conditions: sa.ColumnElement[bool]
+) -> Iterator[list[dict[str, Any]]]:
     """The organization's rows, some at a time."""
-    query = sa.select(table).where(tx.owns(table)).order_by(*(table.c[name] for name in order))
+    query = sa.select(table).where(tx.owns(table), *conditions).order_by(*(table.c[name] for name in order))
     result = tx.connection.execute(query, execution_options={"yield_per": _AT_ONCE})
     for part in result.mappings().partitions(_AT_ONCE):
         yield [dict(row) for row in part]

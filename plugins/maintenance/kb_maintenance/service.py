@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from kb_framework.embedding import Embedding
-from kb_framework.errors import Busy
+from kb_framework.errors import Busy, KBError
 from kb_framework.settings import HostSettings
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.store import Store
@@ -53,6 +53,10 @@ class ReindexService:
             if step.finished:
                 del self._rebuilds[key]
             return step
+        except KBError:
+            # What could not begin, or go on, is begun anew when somebody asks again.
+            del self._rebuilds[key]
+            raise
         finally:
             self._one_at_a_time.release()
 
