@@ -271,3 +271,13 @@ def test_page_numbers_follow_the_pages(corpus):
     for number, words in enumerate(("First page", "Second page", "Third page", "Last page"), 1):
         end = starts.get(number + 1, len(extracted.text))
         assert words in extracted.text[starts[number] : end]
+
+
+def test_an_outlook_message_comes_with_its_attachments() -> None:
+    assert SHARED is not None
+    from kb_formats.mail import msg
+
+    read = msg((SHARED / "mail" / "test-outlook2003.msg").read_bytes(), "test-outlook2003.msg")
+
+    assert "12.jpg" in {file.name for file in read.attachments}
+    assert all(file.data.startswith(b"\xff\xd8") for file in read.attachments if file.name.endswith(".jpg"))

@@ -16,6 +16,7 @@ from kb_formats.charset import decode_markup
 from kb_formats.html import to_markdown
 from kb_formats.names import safe_name
 from kb_formats.native import described, read
+from kb_formats.ole import compound
 from kb_framework.api import Attachment, Extracted
 from kb_framework.errors import ExtractionFailed
 
@@ -76,17 +77,31 @@ def mbox(data: bytes, name: str) -> Extracted:
 
 
 def msg(data: bytes, name: str) -> Extracted:
-    """A message saved by Outlook. Of its attachments only the names are known here."""
+    """A message saved by Outlook, with its attachments."""
     result = read(data, "application/vnd.ms-outlook", "message")
     text = result.content.strip()
     if not text:
         raise ExtractionFailed("the message holds no text")
     _, metadata = described(result.metadata)
-    inside = [str(item) for item in result.metadata.get("attachments") or ()]
-    if inside:
-        metadata["attachments"] = inside
     subject = str(result.metadata.get("subject") or "").strip()
-    return Extracted(text, media="email", title=subject or None, metadata=metadata, markdown=True)
+    files = tuple(_outlook_attachments(data))
+    return Extracted(text, media="email", title=subject or None, metadata=metadata, markdown=True, attachments=files)
+
+
+def _outlook_attachments(data: bytes) -> Iterator[Attachment]:
+    """What is in the folders for attachments; the streams are named after their MAPI properties."""
+    file = compound(data)
+    if file is None:
+        return
+    folders = sorted({path.split("/")[0] for path in file.paths if path.startswith("__attach_version1.0_")})
+    for number, folder in enumerate(folders[:_MAX_PARTS], 1):
+        content = file.stream(f"{folder}/__substg1.0_37010102")
+        # The long name, else the short one; as UTF-16, or in an old code page.
+        wide = file.stream(f"{folder}/__substg1.0_3707001f") or file.stream(f"{folder}/__substg1.0_3704001f")
+        narrow = file.stream(f"{folder}/__substg1.0_3707001e") or file.stream(f"{folder}/__substg1.0_3704001e")
+        shown = wide.decode("utf-16-le", errors="replace") if wide else narrow.decode("cp1252", errors="replace")
+        if content:
+            yield Attachment(safe_name(shown.strip("\x00"), f"attachment-{number}"), content)
 
 
 def _parsed(data: bytes) -> Message:

@@ -33,6 +33,7 @@ from kb_maintenance.settings import MaintenanceSettings
 _STEP_SECONDS = 1.0
 _SAMPLE = 20
 _ROWS_AT_ONCE = 500
+_TEXTS_AT_ONCE = 128
 _LIFETIME_SECONDS = 24 * 3600
 
 
@@ -224,8 +225,7 @@ class _Run:
         with self._store.read(actor.organization_id) as tx:
             new = [found for found in compare(tx, _targets(tx), batch) if found.state == "new"]
         texts = {chunk["content_hash"]: chunk["content"] for found in new for chunk in found.chunks}
-        encoded = self._embedding.encode(list(texts.values())) if texts else None
-        vectors = dict(zip(texts, encoded, strict=True)) if encoded else {}
+        vectors = self._encoded(texts)
         staged: dict[str, Path] = {}
         try:
             for key in {found.document["file"] for found in new if found.document["file"]}:
@@ -237,6 +237,16 @@ class _Run:
         finally:
             for path in staged.values():
                 path.unlink(missing_ok=True)
+
+    def _encoded(self, texts: dict[str, str]) -> dict[str, bytes]:
+        """Vectors by content hash. Few texts at a time: what a tokenizer makes of one takes many times its size."""
+        vectors: dict[str, bytes] = {}
+        hashes = list(texts)
+        for start in range(0, len(hashes), _TEXTS_AT_ONCE):
+            part = hashes[start : start + _TEXTS_AT_ONCE]
+            encoded = self._embedding.encode([texts[name] for name in part])
+            vectors |= dict(zip(part, encoded, strict=True)) if encoded else {}
+        return vectors
 
     def _write(self, tx: Tx, batch: list[Entry], vectors: dict[str, bytes], staged: dict[str, Path], actor: Actor) -> None:
         targets = _targets(tx)
