@@ -87,7 +87,7 @@ def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli)
 def schema(*, cli: Cli) -> None:
     """Show version, capabilities, error codes, models and counts of the engine."""
     found: dict[str, Any] = cli.engine.get("/schema")
-    cli.result(found, pairs(found))
+    cli.result(found, pairs({**found, "wire": ", ".join(sorted(found["wire"]))}))
 
 
 def config(*, cli: Cli) -> None:

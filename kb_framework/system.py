@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from litestar import get, post
+from litestar import Request, get, post
 from litestar.di import NamedDependency
 from litestar.status_codes import HTTP_200_OK
 from sqlalchemy import exc
@@ -213,9 +213,11 @@ def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
 
 
 @get("/schema", sync_to_thread=True)
-def get_schema(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
-    """Version, capabilities, error codes, models, filters, operations, counts."""
-    return system.schema(actor)
+def get_schema(
+    request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
+) -> dict[str, Any]:
+    """Version, capabilities, error codes, models, filters, operations, counts, and the JSON schema of every wire object."""
+    return {**system.schema(actor), "wire": request.app.openapi_schema.to_schema()["components"]["schemas"]}
 
 
 @get("/doctor", sync_to_thread=True)

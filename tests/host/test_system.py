@@ -1,0 +1,25 @@
+"""H9: what the engine says of itself."""
+
+from __future__ import annotations
+
+import jsonschema
+
+from kb_framework.client import Engine
+
+
+def test_the_schema_publishes_every_wire_object(kb_engine: Engine) -> None:
+    found = kb_engine.get("/schema")
+
+    assert {"Document", "Job", "Added", "SearchOut", "BulkResult", "FlatError", "ErrorV1"} <= set(found["wire"])
+    assert found["capabilities"]["bulk"] is True
+    assert "safety_threshold_exceeded" in found["error_codes"]
+    components = {"components": {"schemas": found["wire"]}}
+    schema = {**components, "$ref": "#/components/schemas/Added"}
+    jsonschema.validate(kb_engine.add_note("a note"), schema)
+
+
+def test_health_counts_what_is_there(kb_engine: Engine) -> None:
+    kb_engine.add_note("one", tags=["a", "b"])
+    kb_engine.add_note("two", tags=["b"])
+
+    assert kb_engine.get("/health")["counts"] == {"documents": 2, "chunks": 2, "tags": 2}
