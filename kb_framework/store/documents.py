@@ -283,6 +283,12 @@ def remove_tags(tx: Tx, selected: sa.Select, tags: Iterable[str] | None) -> None
 def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
     """Set columns of the selected documents, and `updated_at`."""
     tx.execute(sa.update(documents).where(documents.c.id.in_(selected)).values(updated_at=now(), **values))
+    if "title" in values:
+        # The title is indexed with every chunk.
+        query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata).where(chunks.c.document_id.in_(selected))
+        numbered = [(number, ChunkText(content, metadata)) for number, content, metadata in tx.execute(query)]
+        tx.backend.remove_text(tx.connection, query.with_only_columns(chunks.c.seq))
+        _add_text(tx, values["title"], numbered)
     bump_revision(tx)
 
 

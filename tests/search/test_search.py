@@ -69,6 +69,14 @@ def test_deleting_a_document_removes_it_from_every_mode(kb_engine: Engine) -> No
         assert found(kb_engine, "ephemeral words", mode=mode) == []
 
 
+def test_a_document_is_found_by_its_new_title(kb_engine: Engine) -> None:
+    number = kb_engine.add_note("plain words", title="Zebra")["document"]["id"]
+    kb_engine.update_document(number, title="Giraffe")
+
+    assert found(kb_engine, "giraffe", mode="lexical") == ["Giraffe"]
+    assert found(kb_engine, "zebra", mode="lexical") == []
+
+
 def test_filters_apply_before_the_best_are_cut(kb_engine: Engine) -> None:
     for number in range(12):
         kb_engine.add_note(f"alpha alpha alpha {number}", title=f"plain {number}")
