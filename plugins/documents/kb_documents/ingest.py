@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,6 +56,8 @@ class Incoming:
         return None if self.is_note else getattr(self.fields, "path", None) or self.filename
 
 
+_LARGE = 4_000_000
+
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"
 
@@ -100,13 +104,16 @@ class Ingest:
         self._embedding = embedding
         self._settings = host_settings
         self._extraction = Extraction(plugins, host_settings)
+        # A file takes ten times its size while it is read: large ones go one by one.
+        self._one_large_file = threading.Lock()
 
     def close(self) -> None:
         self._extraction.close()
 
     def add(self, incoming: Incoming) -> Outcome:
         """Add a file, then the files inside it: each is a document of its own, and one that fails fails alone."""
-        outcome, extracted = self._add(incoming)
+        with self._one_large_file if len(incoming.data) > _LARGE else contextlib.nullcontext():
+            outcome, extracted = self._add(incoming)
         if extracted is None and self._holds_files(outcome.document_id, incoming.actor):
             # The file is there, but were those inside it? They may have been interrupted; what is there is not added twice.
             extracted = self._extract(incoming)

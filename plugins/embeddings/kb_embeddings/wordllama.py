@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MAX_TOKENS = 4096
 # Below this, adding numbers up costs less than importing numpy does.
 _FEW_TOKENS = 256
+_BATCH = 128
 
 
 class WordLlama:
@@ -67,6 +68,11 @@ class WordLlama:
 
     def encode(self, texts: list[str]) -> list[bytes]:
         """A unit vector per text: the mean of its tokens' vectors; zeros for a text without tokens."""
+        # In batches, because what the tokenizer answers takes a hundred times the memory of the text.
+        parts = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
+        return [vector for part in parts for vector in self._encode(part)]
+
+    def _encode(self, texts: list[str]) -> list[bytes]:
         tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
         few = sum(map(len, tokens)) <= _FEW_TOKENS
         return [self._sum_up(ids) for ids in tokens] if few else self._average(tokens)
