@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -19,6 +21,7 @@ from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
 
 Flag = Parameter(negative=())
 Force = Annotated[bool, Parameter(name=["--force", "-f"], negative=())]
+_LARGE = 4_000_000
 STATES = ("added", "updated", "unchanged", "failed")
 
 
@@ -228,8 +231,15 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
     outcomes = [{"path": file.shown, "state": "unchanged"} for file in skipped]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
     limit = compared["max_file_bytes"]
+    # Small files go several at a time; of the large ones only one is in memory.
+    one_large_file = threading.Lock()
+
+    def send(file: File) -> dict[str, Any]:
+        with one_large_file if file.size > _LARGE else contextlib.nullcontext():
+            return _send_one(cli, file, fields, limit)
+
     with ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1) as pool:
-        jobs = [pool.submit(_send_one, cli, file, fields, limit) for file in files]
+        jobs = [pool.submit(send, file) for file in files]
         try:
             with cli.progress(jobs, "adding", as_completed(jobs)) as done:
                 outcomes += [job.result() for job in done]
