@@ -179,7 +179,7 @@ class Outcome:
 
 def shared_documents() -> Path | None:
     root = Path(__file__).resolve().parents[2]
-    places = [os.environ.get("KB_SHARED_DATA"), root / "../shared/data", root / "../../work/shared/data"]
+    places = [os.environ.get("KB_SHARED_DATA"), root / "../shared/data"]
     return next((Path(place) / "docs" for place in places if place and (Path(place) / "docs").is_dir()), None)
 
 
