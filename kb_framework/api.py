@@ -22,7 +22,6 @@ DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 
 Profile = Literal["read", "write", "curate", "admin"]
-Dialect = Literal["flat", "v1", "envelope"]
 
 
 def resolve(target: str) -> Any:

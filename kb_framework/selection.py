@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from kb_framework.api import MutationKind, Selection, SelectionFilter, resolve
 from kb_framework.errors import InvalidInput, PluginFailed
 from kb_framework.plugins import Plugins, Registry
-from kb_framework.validation import validate
-
-
-class SelectionFields(BaseModel):
-    """The base of every body that selects documents; the filters of all plugins are its fields."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Selector:
@@ -32,11 +25,6 @@ class Selector:
             parameter = inspect.signature(resolve(item.target), eval_str=True).parameters["value"]
             found[item.name] = (Annotated[parameter.annotation | None, Field(description=item.help)], None)
         return found
-
-    def parse(self, values: Mapping[str, Any]) -> Selection:
-        """Validate filter values given by name."""
-        model = create_model("Selection", __base__=SelectionFields, **self.fields())
-        return self.given(validate(model, dict(values)))
 
     def given(self, body: BaseModel) -> Selection:
         """The filters that a body names. None at all is refused."""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kb_documents.language import by_script, detect
+from kb_documents.language import detect
 
 SHARED = Path(os.environ.get("KB_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -75,11 +75,6 @@ def test_an_english_text_with_a_japanese_name_is_english():
 
 def test_a_japanese_title_in_han_beside_some_kana_is_japanese():
     assert detect("東京都千代田区永田町国会議事堂前駅の案内") == "ja"
-
-
-def test_the_script_alone_says_nothing_of_latin_letters():
-    assert by_script(TEXTS["en"]) is None
-    assert by_script(TEXTS["ko"]) == "ko"
 
 
 def test_english_and_telling_scripts_do_not_load_the_model():

@@ -98,13 +98,6 @@ def detect(text: str) -> str | None:
     return _by_words(sample) if latin >= _FEWEST_LETTERS else None
 
 
-def by_script(text: str) -> str | None:
-    """The language as far as the script tells."""
-    sample = _prose(text)
-    latin, scripts = _letters(sample)
-    return _by_letters(sample, scripts, latin + sum(scripts.values())) if scripts else None
-
-
 def _prose(text: str) -> str:
     """The beginning, and of a long text the middle: a licence or a table of contents often comes first."""
     if len(text) <= 2 * _SAMPLE:

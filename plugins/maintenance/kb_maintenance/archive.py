@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -209,7 +210,7 @@ class ArchiveReader:
 def _reading(name: str, read: Any) -> Any:
     try:
         return read()
-    except (zipfile.BadZipFile, zipfile.zlib.error, EOFError, OSError, NotImplementedError) as error:  # type: ignore[attr-defined]
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
         raise refused(f"{name} is damaged ({error})") from None
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Hit, RetrievalQuery
-from kb_framework.embedding import Embedding
 from kb_framework.retrieval import Retrieval, Retrieved
 from kb_framework.store.documents import has_all_tags
 from kb_framework.store.sql import among
@@ -21,10 +20,9 @@ _POOL = 100
 
 
 class SearchService:
-    def __init__(self, store: Store, retrieval: Retrieval, embedding: Embedding) -> None:
+    def __init__(self, store: Store, retrieval: Retrieval) -> None:
         self._store = store
         self._retrieval = retrieval
-        self._embedding = embedding
 
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
         retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
