@@ -19,7 +19,6 @@ from kb_framework.store.tables import (
     embedding_spaces,
     file_removals,
     now,
-    organizations,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ def activate_space(tx: Tx, space: Space) -> None:
     if former and former != space:
         drop_space(tx, former)
     tx.execute(sa.update(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name).values(active=True))
+    tx.corpus_changed(everywhere=True)
 
 
 def drop_space(tx: Tx, space: Space) -> None:
@@ -104,7 +104,6 @@ def insert_document(
     add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
     numbers = _insert_chunks(tx, document_id, list(enumerate(pieces)), job_id, vectors, space)
     _add_text(tx, values["title"], zip(numbers, pieces, strict=True))
-    bump_revision(tx)
     return document_id
 
 
@@ -145,7 +144,6 @@ def replace_content(
     _add_text(tx, values["title"], numbered)
     row = {**values, "chunk_count": len(pieces), "updated_at": now(), "indexed_at": now()}
     tx.execute(sa.update(documents).where(documents.c.id == document_id).values(row))
-    bump_revision(tx)
 
 
 def vector_indexes(tx: Tx) -> list[str]:
@@ -224,7 +222,6 @@ def insert_archived(
         if space is not None and row["content_hash"] in vectors:
             vector = [(number, vectors[row["content_hash"]])]
             tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, vector)
-    bump_revision(tx)
     return document_id
 
 
@@ -249,7 +246,6 @@ def delete_documents(tx: Tx, selected: sa.Select) -> None:
     tx.execute(sa.delete(document_tags).where(document_tags.c.document_id.in_(selected)))
     release_files(tx, selected)
     tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
-    bump_revision(tx)
 
 
 def release_files(tx: Tx, selected: sa.Select) -> None:
@@ -289,7 +285,6 @@ def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
         numbered = [(number, ChunkText(content, metadata)) for number, content, metadata in tx.execute(query)]
         tx.backend.remove_text(tx.connection, query.with_only_columns(chunks.c.seq))
         _add_text(tx, values["title"], numbered)
-    bump_revision(tx)
 
 
 def has_all_tags(tags: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -299,8 +294,3 @@ def has_all_tags(tags: Sequence[str]) -> sa.ColumnElement[bool]:
         for tag in dict.fromkeys(tags)
     ]
     return sa.and_(*conditions)
-
-
-def bump_revision(tx: Tx) -> None:
-    owner = organizations.c.id == tx.organization_id
-    tx.execute(sa.update(organizations).where(owner).values(revision=organizations.c.revision + 1))
