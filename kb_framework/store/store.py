@@ -16,7 +16,9 @@ from kb_framework.store.backend import Backend
 from kb_framework.store.tables import organizations
 
 # Whoever changes a row of these changes what a search finds, whichever way the statement was made.
-_CHANGES_CORPUS = re.compile(r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts)\b', re.I)
+_CHANGES_CORPUS = re.compile(
+    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts)\b', re.I
+)
 _TX = "kb_tx"
 
 
@@ -49,8 +51,8 @@ class Tx:
     def corpus_revision(self) -> int:
         """A number that moves with every change to what the organization's searches may find, in the transaction of the change.
 
-        Two reads that give the same number see the same documents, tags, chunks and indexes. It moves once per writing transaction,
-        at its commit.
+        Two reads that give the same number see the same documents, tags, chunks and indexes. It moves once per writing
+        transaction, at its commit.
         """
         return self.scalar(sa.select(organizations.c.revision).where(organizations.c.id == self.organization_id)) or 0
 
