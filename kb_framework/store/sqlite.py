@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.sql import JsonValues, among
-from kb_framework.store.text import index_text, query_terms
+from kb_framework.store.text import index_fields, query_terms
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -103,13 +103,14 @@ class SqliteBackend:
     # Full text
 
     def create_full_text(self, connection: sa.Connection) -> None:
+        # The words come ready from `index_fields`: the tokenizer only cuts at spaces, and leaves vowel signs and marks in them.
         connection.exec_driver_sql(
             "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1, "
-            "tokenize='unicode61 remove_diacritics 2')"
+            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co'\")"
         )
 
     def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
+        values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
             connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
 
