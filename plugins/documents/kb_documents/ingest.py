@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import re
 import threading
 from collections.abc import Mapping
@@ -21,7 +22,16 @@ from kb_documents.sources import take_path
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Attachment, Changes, ChunkText, Extracted, resolve
 from kb_framework.embedding import Embedding
-from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
+from kb_framework.errors import (
+    Busy,
+    ConfigInvalid,
+    EmbedderUnavailable,
+    ExtractionFailed,
+    KBError,
+    MutationRefused,
+    PayloadTooLarge,
+    StoreUnusable,
+)
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
@@ -30,6 +40,8 @@ from kb_framework.store.documents import Space, content_hash, insert_document, r
 from kb_framework.store.jobs import insert_job
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents, file_removals, jobs, now
+
+log = logging.getLogger("kb.documents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +180,24 @@ class Ingest:
                 return self._unchanged(known.unchanged, incoming), None
             assert known.changed is not None
             return self._replace(known.changed, incoming, ready), ready.extracted
+        except StoreUnusable as error:
+            self._take_back(ready.key)
+            raise self._recorded(error, incoming) from error
+        except Exception:
+            self._take_back(ready.key)
+            raise
         finally:
             ready.staged.unlink(missing_ok=True)
+
+    def _take_back(self, key: str) -> None:
+        """Remove a file that was published for a document which then could not be committed."""
+        try:
+            # Under the write lock, as whenever a file goes: nobody else is about to refer to it.
+            with self._store.write() as tx:
+                if tx.scalar(sa.select(documents.c.id).where(documents.c.file == key).limit(1)) is None:
+                    self._files.remove(key)
+        except (Busy, StoreUnusable, OSError) as error:
+            log.error("a file that belongs to no document could not be removed: %s: %s", key, error)
 
     # Before the write
 
@@ -202,11 +230,12 @@ class Ingest:
             extracted = self._extract(incoming)
             pieces = self._chunk(extracted)
             vectors = self._embed(pieces, known, incoming.actor)
+            key, staged = self._files.stage(incoming.data)
         except KBError as error:
             raise self._recorded(error, incoming) from error
         if extracted.attachments:
             extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
-        return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
+        return Ready(extracted, pieces, vectors, key, staged)
 
     def _embed(self, pieces: list[ChunkText], known: Known, actor: Actor) -> dict[str, bytes]:
         """Vectors of the chunks that are new, by content hash; none where another model's vectors are in use."""
@@ -342,10 +371,13 @@ class Ingest:
         return Outcome(document_id, job_id, "unchanged")
 
     def _recorded(self, error: KBError, incoming: Incoming) -> KBError:
-        """The same error, with the failed job that tells of it."""
-        with self._store.write(incoming.actor.organization_id) as tx:
-            job_id = self._insert_job(tx, incoming, status="failed", error=error.message, succeeded=0, failed=1)
-        error.details["job_id"] = job_id
+        """The same error, with the failed job that tells of it, where one can be written."""
+        try:
+            with self._store.write(incoming.actor.organization_id) as tx:
+                job_id = self._insert_job(tx, incoming, status="failed", error=error.message, succeeded=0, failed=1)
+            error.details["job_id"] = job_id
+        except (Busy, StoreUnusable) as second:
+            log.error("the failed job could not be recorded: %s", second)
         return error
 
 

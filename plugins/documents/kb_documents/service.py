@@ -14,7 +14,7 @@ from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFie
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.embedding import Embedding
-from kb_framework.errors import Conflict, InvalidInput, MutationRefused, NotFound
+from kb_framework.errors import Busy, Conflict, InvalidInput, MutationRefused, NotFound, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.paging import Page, PageMeta
@@ -48,7 +48,11 @@ class DocumentsService:
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
         files.remove_abandoned()
-        self.remove_files()
+        try:
+            self.remove_files()
+        except (Busy, StoreUnusable) as error:
+            # Whoever only wants to read must not be kept from it.
+            log.warning("the files of deleted documents could not be removed and will be tried again: %s", error.message)
 
     def close(self) -> None:
         self._ingest.close()
@@ -229,8 +233,9 @@ class DocumentsService:
     def _remove_file(self, key: str) -> bool:
         try:
             self._files.remove(key)
-        except OSError as error:
-            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, error.strerror)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
             return False
         return True
 
