@@ -51,6 +51,7 @@ class Opened:
 
     kb: KB
     engine: Engine
+    closed: bool = False
 
     def state(self) -> dict[str, Any]:
         """Everything that a bulk operation could change, but for jobs."""
@@ -67,6 +68,11 @@ class Opened:
 
     def complaints(self) -> list[str]:
         return [check["message"] for check in self.engine.get("/doctor")["checks"] if check["state"] != "ok"]
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.engine.close()
 
     def last_job(self) -> dict[str, Any] | None:
         found = self.engine.list_jobs(per_page=1)["data"]
@@ -85,4 +91,4 @@ def opened(kb_home: Path) -> Iterator[Callable[[], Opened]]:
 
     yield open_it
     for item in all_opened:
-        item.engine.close()
+        item.close()
