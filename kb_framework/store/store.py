@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
-from kb_framework.errors import Busy, StoreUnusable
+from kb_framework.errors import PluginFailed
 from kb_framework.store.backend import Backend
 from kb_framework.store.tables import organizations
 
@@ -100,16 +100,12 @@ class Store:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (exc.OperationalError, exc.TimeoutError) as error:
-            if self.backend.is_busy(error):
-                raise Busy("another process is writing; try again", hint="KB_BUSY_TIMEOUT sets how long to wait") from error
-            raise
-        except exc.DatabaseError as error:
-            if self.backend.is_damaged(error):
-                raise StoreUnusable(
-                    f"the database is damaged: {error.orig}", hint="run kb doctor, or restore a backup"
-                ) from error
-            raise
+        except (exc.DBAPIError, exc.TimeoutError, PluginFailed) as error:
+            # A full disk that a plugin's statement met is no fault of the plugin.
+            known = self.backend.explain(error.__cause__ if isinstance(error, PluginFailed) else error)
+            if known is None:
+                raise
+            raise known from error
 
     def close(self) -> None:
         self.backend.close()

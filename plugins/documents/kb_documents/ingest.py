@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import uuid
 from collections.abc import Sequence
@@ -19,7 +20,15 @@ from kb_documents.sources import take_path
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Attachment, Changes
 from kb_framework.embedding import Embedding
-from kb_framework.errors import EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
+from kb_framework.errors import (
+    Busy,
+    EmbedderUnavailable,
+    ExtractionFailed,
+    KBError,
+    MutationRefused,
+    PayloadTooLarge,
+    StoreUnusable,
+)
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
@@ -28,6 +37,8 @@ from kb_framework.store.documents import Space, insert_document, release_files, 
 from kb_framework.store.jobs import insert_job
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents, file_removals, now
+
+log = logging.getLogger("kb.documents")
 
 # Asked for every file, so built once.
 _OF_SOURCE = sa.select(sources.c.document_id, sources.c.content_hash, sources.c.title).where(
@@ -209,7 +220,7 @@ class Ingest:
         try:
             for item in items:
                 if item.ready:
-                    item.key, item.staged = self._files.stage(item.incoming.data)
+                    self._stage(item)
             for item, document_id in zip(items, self._settle(items), strict=True):
                 if document_id is not None:
                     self._replace(document_id, item)
@@ -221,17 +232,47 @@ class Ingest:
             for item in items:
                 if item.staged:
                     item.staged.unlink(missing_ok=True)
+                if item.key and item.outcome is None:
+                    self._take_back(item.key)
+
+    def _stage(self, item: _Item) -> None:
+        try:
+            item.key, item.staged = self._files.stage(item.incoming.data)
+        except StoreUnusable as error:
+            item.ready, item.error = None, error
+
+    def _take_back(self, key: str) -> None:
+        """Remove a file that was published for a document which then could not be committed."""
+        try:
+            # Under the write lock, as whenever a file goes: nobody else is about to refer to it.
+            with self._store.write() as tx:
+                if tx.scalar(sa.select(documents.c.id).where(documents.c.file == key).limit(1)) is None:
+                    self._files.remove(key)
+        except (Busy, StoreUnusable, OSError) as error:
+            log.error("a file that belongs to no document could not be removed: %s: %s", key, error)
 
     def _settle(self, items: Sequence[_Item]) -> list[int | None]:
         """Write files; for each the id of the document that it changes instead, if so."""
         try:
             with self._store.write(items[0].incoming.actor.organization_id) as tx:
                 return [self._settle_one(tx, item) for item in items]
-        except Exception:
-            if len(items) == 1:
+        except Exception as error:
+            if len(items) > 1:
+                # One that cannot be written must not take the others with it.
+                return [changed for item in items for changed in self._settle([item])]
+            if not isinstance(error, StoreUnusable):
                 raise
-            # One that cannot be written must not take the others with it.
-            return [changed for item in items for changed in self._settle([item])]
+            self._record(items[0], error)
+            return [None]
+
+    def _record(self, item: _Item, error: KBError) -> None:
+        """Say why a file was not written, and keep a failed job that tells of it, where one can be written."""
+        item.outcome, item.error = None, item.error or error
+        try:
+            with self._store.write(item.incoming.actor.organization_id) as tx:
+                self._settle_one(tx, item)
+        except (Busy, StoreUnusable) as second:
+            log.error("the failed job could not be recorded: %s", second)
 
     def _settle_one(self, tx: Tx, item: _Item) -> int | None:
         """Write one file, unless it changes a document that is there."""
@@ -275,7 +316,11 @@ class Ingest:
 
     def _replace(self, document_id: int, item: _Item) -> None:
         operation = Replace(self, item)
-        result = self._mutation.run("replace", operation, documents.c.id == document_id, item.incoming.actor)
+        try:
+            result = self._mutation.run("replace", operation, documents.c.id == document_id, item.incoming.actor)
+        except StoreUnusable as error:
+            self._record(item, error)
+            return
         if result.failed or not result.matched:
             reason = result.errors[0]["error"] if result.errors else "the document is withheld"
             item.error = MutationRefused(f"not updated: {reason}", document_id=document_id)

@@ -15,7 +15,7 @@ from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_documents.prepare import Incoming
 from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.embedding import Embedding
-from kb_framework.errors import Conflict, InvalidInput, KBError, MutationRefused, NotFound
+from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.paging import Page, PageMeta
@@ -50,7 +50,11 @@ class DocumentsService:
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
         files.remove_abandoned()
-        self.remove_files()
+        try:
+            self.remove_files()
+        except (Busy, StoreUnusable) as error:
+            # Whoever only wants to read must not be kept from it.
+            log.warning("the files of deleted documents could not be removed and will be tried again: %s", error.message)
 
     def close(self) -> None:
         self._ingest.close()
@@ -262,8 +266,9 @@ class DocumentsService:
     def _remove_file(self, key: str) -> bool:
         try:
             self._files.remove(key)
-        except OSError as error:
-            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, error.strerror)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
             return False
         return True
 
