@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 
+# With it a client says that a model reads the answer.
+READER_HEADER = "KB-Reader"
+
 Profile = Literal["read", "write", "curate", "admin"]
+Reader = Literal["person", "model"]
 
 
 def resolve(target: str) -> Any:
@@ -35,6 +39,8 @@ class Actor(NamedTuple):
 
     organization_id: str = DEFAULT_ORGANIZATION
     user_id: str = LOCAL_USER
+    # Who reads the answer. What a plugin keeps from models is left out for "model"; it can only take away.
+    reader: Reader = "person"
 
 
 # What registration hooks return
@@ -203,6 +209,19 @@ class Chunker(NamedTuple):
     target: str
 
 
+class ChunkColumn(NamedTuple):
+    """A column that the plugin's migration added to `chunks`, with a default for rows that do not name it.
+
+    `in_chunks` shows it wherever a chunk is read, `in_hits` in every search hit. It stays with the chunk when a document is
+    read again, and goes into exports, because it is part of the row.
+    """
+
+    name: str
+    type: Literal["text", "boolean", "number", "json"] = "text"
+    in_chunks: bool = True
+    in_hits: bool = False
+
+
 class ExportTable(NamedTuple):
     """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
 
@@ -346,6 +365,9 @@ class EmbedderObject(Protocol):
 
 
 class Operation(Protocol):
-    """What a mutation kind's target offers."""
+    """What a mutation kind's target offers.
+
+    One that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`; nobody need look then.
+    """
 
     def apply(self, tx: Tx, documents: Select) -> None: ...

@@ -28,7 +28,7 @@ from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import Actor, resolve
+from kb_framework.api import READER_HEADER, Actor, resolve
 from kb_framework.app import KB
 from kb_framework.http import ERROR_MODELS, Answer
 from kb_framework.plugins import HOST
@@ -85,8 +85,12 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
     return Edge(app, kb.settings.host.allowed_hosts)
 
 
-def _actor() -> Actor:
-    return Actor()
+def _actor(request: Request[Any, Any, Any]) -> Actor:
+    """Who asks. Whoever says that a model reads the answer is given less, never more."""
+    reader = request.headers.get(READER_HEADER, "person").strip().lower()
+    if reader not in ("person", "model"):
+        raise errors.InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
+    return Actor(reader="model" if reader == "model" else "person")
 
 
 def _service(kb: KB, name: str) -> Callable[[], Any]:
