@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
-from kb_framework.store import tables
+from kb_framework.store import limits, tables
 
 if TYPE_CHECKING:
     from kb_framework.store.store import Store, Tx
@@ -25,9 +25,13 @@ def create_base(tx: Tx) -> None:
     tx.backend.create_full_text(tx.connection)
 
 
+def create_limits(tx: Tx) -> None:
+    limits.metadata.create_all(tx.connection)
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
-HOST_MIGRATIONS: list[Step] = [(1, "base", create_base)]
+HOST_MIGRATIONS: list[Step] = [(1, "base", create_base), (2, "limits", create_limits)]
 
 
 def migrate(
