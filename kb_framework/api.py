@@ -26,6 +26,7 @@ READER_HEADER = "KB-Reader"
 
 Profile = Literal["read", "write", "curate", "admin"]
 Reader = Literal["person", "model"]
+Over = Literal["documents", "chunks"]
 
 
 def resolve(target: str) -> Any:
@@ -123,16 +124,18 @@ class ClientMethod(NamedTuple):
 
 
 class SelectionFilter(NamedTuple):
-    """A named condition on documents.
+    """A named condition on documents, or on chunks.
 
-    The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`. The annotation is the
-    field's type in bodies, flags and tool parameters.
+    The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`; one over chunks may use
+    `chunks` too. The annotation is the field's type in bodies, flags and tool parameters. Operations on chunks take both: a
+    document's filter selects the chunks of the documents that match.
     """
 
     name: str
     target: str
     help: str
     flag: str = ""
+    over: Over = "documents"
 
 
 class Flag(NamedTuple):
@@ -142,10 +145,11 @@ class Flag(NamedTuple):
 
 
 class MutationKind(NamedTuple):
-    """An operation on a selection of documents.
+    """An operation on a selection of documents, or of chunks.
 
-    The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, documents)`, which changes all
-    of them at once. `bulk` offers it over any selection; without it the kind serves single documents only.
+    The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, selected)`, which changes all
+    of them at once. `bulk` offers it over any selection; without it the kind serves single documents or chunks only.
+    `route`, `command` and `tool` replace the names that are made of the kind's own.
     """
 
     name: str
@@ -156,18 +160,20 @@ class MutationKind(NamedTuple):
     bulk: bool = True
     command: str = ""
     tool: str = ""
+    over: Over = "documents"
+    route: str = ""
 
     @property
     def job_type(self) -> str:
         return f"bulk_{self.name}"
 
     @property
-    def route_name(self) -> str:
-        return self.name.replace("_", "-")
+    def path(self) -> str:
+        return self.route or f"{'/chunks' if self.over == 'chunks' else ''}/bulk/{self.name.replace('_', '-')}"
 
     @property
     def command_name(self) -> str:
-        return self.command or f"bulk-{self.route_name}"
+        return self.command or f"bulk-{self.name.replace('_', '-')}"
 
     @property
     def tool_name(self) -> str:
@@ -240,15 +246,17 @@ class ExportTable(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which documents: the filters that were given, by name."""
+    """Which documents or chunks: the filters that were given, by name."""
 
     filters: Mapping[str, Any]
 
 
 class Plan(NamedTuple):
-    """A mutation about to happen, with its documents frozen.
+    """A mutation about to happen, with what it is about frozen; `matched` counts that.
 
-    `documents` selects their ids; it is valid inside the transaction it came with and never widens.
+    `documents` selects the ids of the documents concerned. Where the kind acts on chunks, `chunks` selects their numbers
+    (`chunks.seq`), and `documents` the documents that they belong to. Both are valid inside the transaction they came with
+    and never widen.
     """
 
     kind: str
@@ -257,23 +265,33 @@ class Plan(NamedTuple):
     selection: Mapping[str, Any]
     documents: Select
     matched: int
+    chunks: Select | None = None
 
 
 class Objection(NamedTuple):
-    """Why one document, or (without an id) the whole plan, must not be changed."""
+    """Why one document, one chunk, or (without an id) the whole plan must not be changed.
+
+    Whatever the kind acts on, an objection covers what it names: one to a document also its chunks, one to a chunk also
+    the document that would change with it.
+    """
 
     reason: str
     document_id: int | None = None
+    chunk_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a transaction did to which documents. `action` is `added`, or the mutation kind's name."""
+    """What a transaction did to which documents. `action` is `added`, or the mutation kind's name; `count` counts documents.
+
+    Where the kind acts on chunks, `chunks` selects the numbers of those that it changed.
+    """
 
     action: str
     actor: Actor
     documents: Select
     count: int
+    chunks: Select | None = None
 
 
 class MutationResult(NamedTuple):
@@ -365,9 +383,10 @@ class EmbedderObject(Protocol):
 
 
 class Operation(Protocol):
-    """What a mutation kind's target offers.
+    """What a mutation kind's target offers; `selected` selects the ids of documents, or the numbers of chunks.
 
-    One that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`; nobody need look then.
+    One over documents that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`: nobody need
+    look for chunks that are gone.
     """
 
-    def apply(self, tx: Tx, documents: Select) -> None: ...
+    def apply(self, tx: Tx, selected: Select, /) -> None: ...

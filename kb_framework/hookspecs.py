@@ -164,10 +164,11 @@ def kb_capabilities() -> Mapping[str, bool]:  # type: ignore[empty-body]
 
 @hookspec
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
-    """Declare filters on documents.
+    """Declare filters on documents, or on chunks.
 
     Called at start. Return filters; each becomes a field of every selection body, a flag of every bulk command, a parameter
-    of every bulk tool, and part of previews and job records. An exception marks the plugin as failed.
+    of every bulk tool, and part of previews and job records. One with `over="chunks"` is offered only where chunks are
+    selected. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -181,7 +182,7 @@ def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[emp
 
 @hookspec
 def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-body]
-    """Declare operations on a selection of documents.
+    """Declare operations on a selection of documents, or with `over="chunks"` of chunks.
 
     Called at start. Return kinds. The host selects, freezes, guards, checks the threshold, applies, records the job and
     commits; the kind only says what changes. An exception marks the plugin as failed.
@@ -321,11 +322,11 @@ def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str
 
 @hookspec
 def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # type: ignore[empty-body]
-    """Object to a mutation, or to single documents of it.
+    """Object to a mutation, or to single documents or chunks of it.
 
     Called inside the write transaction, on the frozen plan, every guard every time. Return objections: one with a document's
-    id counts that document as failed and lets the rest go through, one without an id refuses the plan. An exception refuses
-    the plan.
+    id counts that document (where the kind acts on chunks: its chunks) as failed and lets the rest go through, one without an
+    id refuses the plan. `plan.documents` are the documents concerned whatever the kind acts on. An exception refuses the plan.
 
     ```python
     import sqlalchemy as sa
@@ -341,12 +342,12 @@ def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # typ
 
 
 @hookspec(firstresult=True)
-def kb_apply_mutation(plan: api.Plan, documents: Select, tx: Tx) -> bool | None:
+def kb_apply_mutation(plan: api.Plan, selected: Select, tx: Tx) -> bool | None:
     """Apply a mutation, or wrap the application.
 
-    Called inside the write transaction and a savepoint, with the documents that no guard objected to (or, where applying to
-    all of them failed, with parts of them). Return True when it is done; None leaves it to the host, which calls the
-    kind's `apply`. Open to wrappers. An exception rolls those documents back.
+    Called inside the write transaction and a savepoint, with the documents (or chunks, by number) that no guard objected to
+    or, where applying to all of them failed, with parts of them. Return True when it is done; None leaves it to the host,
+    which calls the kind's `apply`. Open to wrappers. An exception rolls those documents or chunks back.
 
     ```python
     from kb_framework import hookimpl
@@ -363,7 +364,8 @@ def kb_apply_mutation(plan: api.Plan, documents: Select, tx: Tx) -> bool | None:
 def kb_documents_changed(changes: api.Changes, tx: Tx) -> None:
     """Follow what happened to documents, in the same transaction.
 
-    Called after documents were added or a mutation was applied, before the commit. An exception rolls everything back.
+    Called after documents were added or a mutation was applied to them or to their chunks (`changes.chunks`), before the
+    commit. An exception rolls everything back.
 
     ```python
     from kb_framework import hookimpl

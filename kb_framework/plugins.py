@@ -107,8 +107,8 @@ class _HostHooks:
     """The host's own implementations, asked last."""
 
     @hookspecs.hookimpl(trylast=True)
-    def kb_apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> bool:
-        plan.operation.apply(tx, documents)
+    def kb_apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> bool:
+        plan.operation.apply(tx, selected)
         return True
 
 
@@ -356,8 +356,8 @@ class Plugins:
                 raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
         return objections
 
-    def apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> None:
-        self._manager.hook.kb_apply_mutation(plan=plan, documents=documents, tx=tx)
+    def apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> None:
+        self._manager.hook.kb_apply_mutation(plan=plan, selected=selected, tx=tx)
         if self._trace:
             log.info("hook kb_apply_mutation(%s)", plan.kind)
 

@@ -116,8 +116,8 @@ class SqliteBackend:
         return "not a database" in text or "malformed" in text
 
     def begin_plan(self, connection: sa.Connection) -> None:
-        connection.execute(sa.schema.CreateTable(tables.plan_documents, if_not_exists=True))
-        connection.execute(sa.delete(tables.plan_documents))
+        connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
+        connection.execute(sa.delete(tables.plan_items))
 
     # Full text
 

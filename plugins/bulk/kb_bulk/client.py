@@ -13,7 +13,7 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     kind = next(kind for kind in plugins.kinds if f"bulk_{kind.name}" == name)
 
     def method(engine: Engine, **parameters: Any) -> dict[str, Any]:
-        return engine.post(f"/bulk/{kind.route_name}", given(**parameters))
+        return engine.post(kind.path, given(**parameters))
 
     return method
 

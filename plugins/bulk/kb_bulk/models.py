@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model
+from pydantic.fields import FieldInfo
 
 from kb_framework.api import MutationKind, resolve
 from kb_framework.plugins import Plugins
@@ -21,7 +24,7 @@ def operation_fields(kind: MutationKind) -> dict[str, Any]:
 def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
     """The kind's operation, with the filters as further fields: the parsed body is the operation itself."""
     operation = resolve(kind.target)
-    filters = Selector(plugins).fields()
+    filters = Selector(plugins).fields(kind.over)
     name = "Bulk" + kind.name.title().replace("_", "")
     return create_model(name, __base__=operation, __doc__=kind.help, **filters, force=FORCE)
 
@@ -29,20 +32,27 @@ def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
 def preview_model(plugins: Plugins) -> type[Any]:
     """Any kind's body, with the kind's name as `operation`; each kind checks its own fields."""
     kinds = [kind for kind in plugins.kinds if kind.bulk]
-    fields: dict[str, Any] = {
-        name: (Annotated[info.annotation | None, Field(description=info.description)], None)
-        for kind in kinds
-        for name, info in operation_fields(kind).items()
-    }
+    own: dict[str, list[FieldInfo]] = {}
+    for kind in kinds:
+        for name, info in operation_fields(kind).items():
+            own.setdefault(name, []).append(info)
+    fields: dict[str, Any] = {name: _any_of(infos) for name, infos in own.items()}
+    for kind in kinds:
+        fields |= Selector(plugins).fields(kind.over)
     operation: Any = Literal[tuple(kind.name for kind in kinds)]  # pyright: ignore[reportInvalidTypeForm]
     return create_model(
         "BulkPreview",
         __base__=Body,
         operation=(operation, ...),
         **fields,
-        **Selector(plugins).fields(),
         force=FORCE,
     )
+
+
+def _any_of(infos: list[FieldInfo]) -> Any:
+    """A field that two kinds may have under the same name, of whatever type."""
+    annotation: Any = functools.reduce(operator.or_, (info.annotation for info in infos))
+    return Annotated[annotation | None, Field(description=infos[0].description)], None
 
 
 class BulkResult(BaseModel):
@@ -60,6 +70,13 @@ class SampleDocument(BaseModel):
     doc_type: str
 
 
+class SampleChunk(BaseModel):
+    id: str
+    document_id: int
+    title: str
+    text: str
+
+
 class Preview(BaseModel):
     operation: str
     matched: int
@@ -67,7 +84,7 @@ class Preview(BaseModel):
     percent: float
     threshold: int
     exceeds: bool
-    sample: list[SampleDocument]
+    sample: list[SampleDocument] | list[SampleChunk]
 
 
 class ThresholdError(BaseModel):

@@ -15,8 +15,8 @@ def kb_migrations() -> list[api.Migration]:
 
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
-    def named(name: str, flag: str, help: str) -> api.SelectionFilter:
-        return api.SelectionFilter(name, f"kb_bulk.filters:{name}", help=help, flag=flag)
+    def named(name: str, flag: str, help: str, over: api.Over = "documents") -> api.SelectionFilter:
+        return api.SelectionFilter(name, f"kb_bulk.filters:{name}", help=help, flag=flag, over=over)
 
     return [
         named("document_ids", "--ids", "Selects the documents with these ids."),
@@ -24,6 +24,7 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
         named("doc_type", "--type", "Selects documents of this type."),
         named("from_id", "--from-id", "Selects documents with this id or a higher one."),
         named("to_id", "--to-id", "Selects documents with this id or a lower one."),
+        named("chunk_ids", "--chunk-ids", "Selects the chunks with these ids.", over="chunks"),
     ]
 
 

@@ -36,7 +36,7 @@ def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
         "actor": NamedDependency[Actor],
         "return": BulkResult,
     }
-    return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
+    return post(kind.path, sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
 
 
 def _preview(plugins: Plugins) -> HTTPRouteHandler:

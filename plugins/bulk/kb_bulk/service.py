@@ -6,16 +6,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_bulk.models import BulkResult, Preview, SampleDocument, body_model
-from kb_framework.api import Actor
+from kb_bulk.models import BulkResult, Preview, body_model
+from kb_framework.api import Actor, Over
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
-from kb_framework.selection import Selector
+from kb_framework.selection import SCOPES, Selector
 from kb_framework.store.store import Store
-from kb_framework.store.tables import documents
+from kb_framework.store.tables import chunks, documents
 from kb_framework.validation import validate
 
 _SAMPLE = 10
+_SHOWN: dict[Over, list[sa.ColumnElement[Any]]] = {
+    "documents": [documents.c.id, documents.c.title, documents.c.doc_type],
+    "chunks": [chunks.c.id, chunks.c.document_id, documents.c.title, sa.func.substr(chunks.c.content, 1, 200).label("text")],
+}
 
 
 class BulkService:
@@ -26,7 +30,7 @@ class BulkService:
         self._mutation = mutation
 
     def run(self, kind: str, body: Any, actor: Actor) -> BulkResult:
-        selection = self._selector.given(body)
+        selection = self._selector.given(body, self._mutation.kind(kind).over)
         result = self._mutation.run(
             kind,
             body,
@@ -50,13 +54,13 @@ class BulkService:
         kind = self._mutation.kind(body.operation)
         given = body.model_dump(exclude={"operation"}, exclude_none=True)
         operation = validate(body_model(self._plugins, kind), given)
-        selection = self._selector.given(operation)
+        selection = self._selector.given(operation, kind.over)
         where = self._selector.condition(selection)
         with self._store.read(actor.organization_id) as tx:
-            share = self._mutation.share(tx, where, actor, selection.filters)
-            columns = sa.select(documents.c.id, documents.c.title, documents.c.doc_type)
-            few = self._mutation.narrowed(tx, columns, where, actor, selection.filters).order_by(documents.c.id)
-            sample = [SampleDocument.model_validate(row) for row in tx.rows(few.limit(_SAMPLE))]
+            share = self._mutation.share(tx, kind, where, actor, selection.filters)
+            columns = _SHOWN[kind.over]
+            few = self._mutation.matching(tx, kind, columns, where, actor, selection.filters)
+            sample = tx.rows(few.order_by(SCOPES[kind.over].key).limit(_SAMPLE))
         return Preview(
             operation=kind.name,
             matched=share.matched,
@@ -64,5 +68,5 @@ class BulkService:
             percent=share.percent,
             threshold=share.threshold,
             exceeds=share.exceeds,
-            sample=sample,
+            sample=sample,  # type: ignore[arg-type]
         )

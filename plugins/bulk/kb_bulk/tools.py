@@ -27,7 +27,7 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     required = [field for field, info in operation.items() if info.is_required()]
     parameters = [
         inspect.Parameter("engine", inspect.Parameter.POSITIONAL_ONLY, annotation=Engine),
-        *(parameter(field, annotation, default) for field, (annotation, default) in Selector(plugins).fields().items()),
+        *(parameter(field, annotation, default) for field, (annotation, default) in Selector(plugins).fields(kind.over).items()),
         *(
             parameter(
                 field,
@@ -41,7 +41,7 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     changes = f" What is done is said by {' and '.join(f'`{field}`' for field in operation)}." if operation else ""
     tool.__doc__ = (
-        f"{kind.help} The filters select WHICH documents, combined with AND; `tags` is a filter too, "
+        f"{kind.help} The filters select WHICH {kind.over}, combined with AND; `tags` is a filter too, "
         f"never what is changed.{changes} Refused above the safety threshold unless `force` is true: ask the person first."
     )
     return tool
