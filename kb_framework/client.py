@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from kb_framework.api import resolve
+from kb_framework.api import READER_HEADER, Reader, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.plugins import Plugins
@@ -50,9 +50,14 @@ class Transport(Protocol):
 class Engine:
     """Sends requests and raises `EngineError` on any answer but 2xx. Plugins add methods: `engine.bulk_delete(tags=["old"])`."""
 
-    def __init__(self, transport: Transport, plugins: Plugins | None = None) -> None:
+    def __init__(self, transport: Transport, plugins: Plugins | None = None, reader: Reader = "person") -> None:
         self._transport = transport
         self._plugins = plugins
+        self._reader = {READER_HEADER: reader} if reader != "person" else {}
+
+    def read_by(self, reader: Reader) -> Engine:
+        """The same engine, asked on behalf of another kind of reader."""
+        return Engine(self._transport, self._plugins, reader)
 
     def request(
         self,
@@ -67,7 +72,7 @@ class Engine:
     ) -> Reply:
         """One request under `/api/v1`. Parameters that are None are not sent; files are (field, name, content)."""
         target = _target(path, params or {})
-        headers: dict[str, str] = {"Accept": "application/json"}
+        headers: dict[str, str] = {"Accept": "application/json", **self._reader}
         body = b""
         if files:
             body, headers["Content-Type"] = _multipart(fields or {}, files)
@@ -104,7 +109,7 @@ class Engine:
 
     def download(self, path: str, **params: Any) -> Iterator[bytes]:
         """The body of an answer, part by part, however large it is."""
-        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*"}, ()) as reply:
+        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*", **self._reader}, ()) as reply:
             yield from _successful(reply)
 
     def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:

@@ -106,6 +106,16 @@ class ExtractionFailed(KBError):
     exit_code = 1
 
 
+class TooManyRequests(KBError):
+    """A limit is used up; `retry_after` says after how many seconds to come back."""
+
+    code = "rate_limited"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message, hint=f"try again in {retry_after} s", retry_after=retry_after)
+
+
 class PayloadTooLarge(KBError):
     code = "payload_too_large"
     http_status = 413

@@ -268,6 +268,19 @@ def delete_documents(tx: Tx, selected: sa.Select) -> None:
     tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
 
 
+def delete_chunks(tx: Tx, selected: sa.Select) -> None:
+    """Remove single chunks, by number, with everything derived from them; their documents stay."""
+    numbers = list(tx.connection.scalars(selected))
+    gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, numbers))
+    shrunk = list(tx.connection.scalars(sa.select(chunks.c.document_id).where(among(chunks.c.seq, numbers)).distinct()))
+    tx.backend.remove_text(tx.connection, gone)
+    for name in vector_indexes(tx):
+        tx.backend.remove_vectors(tx.connection, name, gone)
+    tx.execute(sa.delete(chunks).where(among(chunks.c.seq, numbers)))
+    left = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
+    tx.execute(sa.update(documents).where(among(documents.c.id, shrunk)).values(chunk_count=left, updated_at=now()))
+
+
 def release_files(tx: Tx, selected: sa.Select) -> None:
     """Note the files of these documents for removal after the commit, unless another document refers to them."""
     keeping = documents.alias()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
-from kb_framework.store import tables
+from kb_framework.store import limits, tables
 from kb_framework.store.documents import add_missing_text
 from kb_framework.store.text import ANALYSIS
 
@@ -39,9 +39,13 @@ def index_anew(tx: Tx) -> None:
         after = done[-1]
 
 
+def create_limits(tx: Tx) -> None:
+    limits.metadata.create_all(tx.connection)
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
-HOST_MIGRATIONS: list[Step] = [(1, "base", create_base)]
+HOST_MIGRATIONS: list[Step] = [(1, "base", create_base), (2, "limits", create_limits)]
 
 
 def migrate(

@@ -17,7 +17,7 @@ from sqlalchemy.ext.compiler import compiles
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
-from kb_framework.store.sql import JsonValues, among
+from kb_framework.store.sql import JsonObject, JsonValues, NewUuid, among
 from kb_framework.store.text import index_fields, query_terms
 
 # Its functions come from a compiled module without type information.
@@ -33,6 +33,25 @@ _VEC_SLOTS = 1024
 @compiles(JsonValues, "sqlite")
 def _json_values(element: JsonValues, compiler: Any, **options: Any) -> str:
     return f"(SELECT value FROM json_each({compiler.process(element.document, **options)}))"
+
+
+@compiles(NewUuid, "sqlite")
+def _new_uuid(_: NewUuid, __: Any, **___: Any) -> str:
+    return (
+        "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' || "
+        "substr('89ab', 1 + (abs(random()) % 4), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))"
+    )
+
+
+@compiles(JsonObject, "sqlite")
+def _json_object(element: JsonObject, compiler: Any, **options: Any) -> str:
+    parts = []
+    for name, value in zip(element.names, element.values, strict=True):
+        shown = compiler.process(value, **options)
+        # SQLite keeps truth as a number.
+        shown = f"json(iif({shown}, 'true', 'false'))" if isinstance(value.type, sa.Boolean) else shown
+        parts.append(f"'{name}', {shown}")
+    return f"json_object({', '.join(parts)})"
 
 
 class SqliteBackend:

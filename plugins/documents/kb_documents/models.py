@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kb_framework.paging import PageMeta
 from kb_framework.validation import Body, Id, JsonObject, Tag, Text
@@ -107,6 +107,10 @@ class Job(BaseModel):
 
 
 class Chunk(BaseModel):
+    """A chunk; further fields are those of plugins."""
+
+    model_config = ConfigDict(extra="allow")
+
     id: str
     job_id: str
     chunk_index: int

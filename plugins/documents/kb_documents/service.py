@@ -21,6 +21,7 @@ from kb_framework.mutation import Mutation
 from kb_framework.paging import Page, PageMeta
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
+from kb_framework.store.chunks import chunk_columns, readable
 from kb_framework.store.documents import has_all_tags
 from kb_framework.store.jobs import select_jobs
 from kb_framework.store.sql import among
@@ -149,10 +150,10 @@ class DocumentsService:
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
         self.get(document_id, actor)
-        names = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")
-        query = sa.select(*(chunks.c[name] for name in names)).where(chunks.c.document_id == document_id)
+        query = sa.select(*chunk_columns(self._plugins)).select_from(chunks.join(documents, documents.c.id == chunks.c.document_id))
         with self._store.read(actor.organization_id) as tx:
-            return [dict(row) for row in tx.rows(query.where(tx.owns(chunks)).order_by(chunks.c.chunk_index))]
+            here = (tx.owns(chunks), chunks.c.document_id == document_id, *readable(self._plugins, actor, tx))
+            return [dict(row) for row in tx.rows(query.where(*here).order_by(chunks.c.chunk_index))]
 
     def file(self, document_id: int, actor: Actor) -> tuple[Path, str]:
         """Where a document's stored file is, and the name to offer it under."""
