@@ -133,6 +133,7 @@ class Plugins:
         self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
+        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -149,6 +150,7 @@ class Plugins:
             "kb_extractors": self.extractors,
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
+            "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.

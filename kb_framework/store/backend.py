@@ -9,6 +9,8 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from kb_framework.store.expression import Expression
+
 
 @dataclass(frozen=True, slots=True)
 class VectorFill:
@@ -63,6 +65,16 @@ class Backend(Protocol):
         self, connection: sa.Connection, text: str, allowed: sa.Select, limit: int, weights: Sequence[float]
     ) -> list[tuple[int, float]]:
         """The best allowed chunks for any of the words; higher scores are better."""
+        ...
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        """The best allowed chunks that match the expression; higher scores are better."""
+        ...
+
+    def matches(self, expression: Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk, by its number, matches the expression."""
         ...
 
     def count_text(self, connection: sa.Connection) -> int: ...

@@ -16,8 +16,9 @@ from sqlalchemy.ext.compiler import compiles
 
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
+from kb_framework.store.expression import Expression, Term
 from kb_framework.store.sql import JsonValues, among
-from kb_framework.store.text import index_text, query_terms
+from kb_framework.store.text import index_text, phrase_terms, query_terms
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -126,16 +127,31 @@ class SqliteBackend:
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
         terms = [f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text)]
-        if not terms:
-            return []
+        return self._ranked(connection, " OR ".join(terms), allowed, limit, weights) if terms else []
+
+    def _ranked(
+        self, connection: sa.Connection, match: str, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _fts.c.rowid.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _fts.c.rowid.in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
         return [(seq, -score) for seq, score in connection.execute(query)]
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        match = _match(expression)
+        return self._ranked(connection, match, allowed, limit, weights) if match else []
+
+    def matches(self, expression: Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        match = _match(expression)
+        if not match:
+            return sa.false()
+        return chunk.in_(sa.select(_fts.c.rowid).where(sa.literal_column("chunks_fts").op("MATCH")(match)))
 
     def count_text(self, connection: sa.Connection) -> int:
         return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
@@ -296,3 +312,21 @@ class SqliteBackend:
 
 
 _fts = sa.table("chunks_fts", sa.column("rowid"))
+
+
+def _match(expression: Expression) -> str:
+    """An expression in FTS5's own language; empty where it wants nothing that is ever indexed."""
+    wanted = [_match_term(term) for term in expression.wanted]
+    if not any(wanted) or not (all(wanted) or expression.any):
+        return ""
+    match = (" OR " if expression.any else " AND ").join(filter(None, wanted))
+    unwanted = " OR ".join(filter(None, map(_match_term, expression.unwanted)))
+    return f"({match}) NOT ({unwanted})" if unwanted else match
+
+
+def _match_term(term: Term) -> str:
+    words, goes_on = phrase_terms(term.text)
+    if not words:
+        return ""
+    quoted = f'"{" ".join(words)}"' + ("*" if term.prefix or goes_on else "")
+    return f"{term.field} : {quoted}" if term.field else quoted

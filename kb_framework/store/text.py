@@ -41,6 +41,17 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
     return list(terms)[:MAX_TERMS]
 
 
+def phrase_terms(text: str) -> tuple[list[str], bool]:
+    """The words of a phrase as the index has them, in order, and whether the last stands for any that begins with it."""
+    words = _WORD.findall(normalise(text).lower())
+    terms = [term for word in words[:-1] for term in (_pairs(word) if _CJK_RUN.match(word) else [word])]
+    last = words[-1] if words else ""
+    if not _CJK_RUN.match(last):
+        return terms + words[-1:], False
+    # Behind its last pair a run may go on, so what closes a run is left out.
+    return terms + (_pairs(last)[:-1] or [last]), len(last) == 1
+
+
 def _pairs(run: str) -> list[str]:
     # The last character alone closes the run, so that a one-character query (a prefix) finds it anywhere.
     return [run[i : i + 2] for i in range(len(run) - 1)] + [run[-1]]

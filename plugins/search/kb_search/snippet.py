@@ -1,26 +1,200 @@
-"""The part of a text that shows why it was found, cut from the original."""
+"""The part of a text that shows why it was found, cut from the original.
+
+The text is compared in the spelling of the index: composed, of usual width, without case and accents. A word also shows
+where only its beginning is the same, since `rotation` is found by, or near, `rotated`.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from kb_framework.store.text import query_terms
 
+_ELLIPSIS = "…"
+# A Hangul syllable in its letters, or any character, with the marks that belong to it.
+_CLUSTER = re.compile(
+    "(?:[\u1100-\u115f\ua960-\ua97c][\u1160-\u11a7\ud7b0-\ud7c6]?[\u11a8-\u11ff\ud7cb-\ud7fb]?|.)"
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0903\u093c\u1ab0-\u1aff\u1dc0-\u1dff"
+    "\u20d0-\u20ff\u3099\u309a\ufe00-\ufe2f\uff9e\uff9f]*",
+    re.DOTALL,
+)
+_ACCENTED = re.compile("[\u00c0-\u10ff\u1e00-\u1fff]")
+_ENDINGS = re.compile(r"(?:ations?|ings?|ed|ers?|ies|ions?|es|s|ly|y|e)$")
+_SHORT_STEM = 4
+_MAX_ENDING = 5
+# Words of so few letters are seldom what a person looks for.
+_SMALL_WORD = 3
+_STEM_WEIGHT = 0.7
+_MOST_OF_ONE = 20
+# So much of the room comes before the first match.
+_BEFORE = 0.25
 
-def cut_snippet(text: str, query: str, length: int) -> str:
-    """At most about `length` characters, around the place with the most different words of the query."""
+
+class Match(NamedTuple):
+    """Where, in the original text, which term was found, and how much it says."""
+
+    start: int
+    end: int
+    term: str
+    weight: float
+
+
+class Matcher:
+    """Finds the words of a query in texts."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        folded = dict.fromkeys(filter(None, map(fold, terms)))
+        # Small words say something only where there are no others.
+        telling = [term for term in folded if not (term.isascii() and len(term) <= _SMALL_WORD)]
+        self._needles = [(_stem(term), term) for term in telling or folded]
+
+    def find(self, text: str) -> list[Match]:
+        folded, origin = _folded(text)
+        found: list[Match] = []
+        for needle, term in self._needles:
+            place = folded.find(needle)
+            for _ in range(_MOST_OF_ONE):
+                if place == -1:
+                    break
+                end = _end_of_word(folded, place, needle, term)
+                if end:
+                    weight = 1.0 if end - place == len(term) else _STEM_WEIGHT
+                    span = (place, end) if origin is None else (origin[place], origin[end])
+                    found.append(Match(*span, term, weight))
+                place = folded.find(needle, place + 1)
+        return sorted(found)
+
+
+def _stem(term: str) -> str:
+    """What a word begins with however it ends, if that is long enough to tell."""
+    stem = _ENDINGS.sub("", term) if term.isascii() else term
+    return stem if len(stem) >= _SHORT_STEM else term
+
+
+def _end_of_word(text: str, start: int, needle: str, term: str) -> int:
+    """Where the word ends that the needle begins, if it is one; 0 if the needle is inside of another word."""
+    end = start + len(needle)
+    if not _is_word(term):
+        return end
+    if start and text[start - 1].isalnum() and _is_word(text[start - 1]):
+        return 0
+    limit = min(len(text), end + (_MAX_ENDING if needle != term or len(term) > _SHORT_STEM else 1))
+    while end < limit and text[end].isalnum() and _is_word(text[end]):
+        end += 1
+    if end < len(text) and text[end].isalnum() and _is_word(text[end]):
+        return 0
+    return end if end - start == len(term) or len(needle) >= _SHORT_STEM else 0
+
+
+def matcher(query: str) -> Matcher:
+    return Matcher(term for term, _ in query_terms(query))
+
+
+def _is_word(term: str) -> bool:
+    """Whether words of its script stand apart, so that it must be found as a whole."""
+    return unicodedata.east_asian_width(term[0]) not in "WF"
+
+
+def fold(text: str) -> str:
+    return text.lower() if text.isascii() else _fold_normal(unicodedata.normalize("NFKC", text))
+
+
+def _fold_normal(text: str) -> str:
+    """Without case and accents, one character for one, so that places stay the same."""
+    lower = text.lower()
+    if len(lower) == len(text) and not _ACCENTED.search(lower):
+        return lower
+    return "".join(map(_fold_character, text))
+
+
+@functools.cache
+def _fold_character(character: str) -> str:
+    base = unicodedata.normalize("NFD", character.lower())[0] if _ACCENTED.match(character) else character.lower()
+    return base if len(base) == 1 else character
+
+
+def _folded(text: str) -> tuple[str, list[int] | None]:
+    """The text as it is compared, and for each of its places the one in the original; None where they are the same."""
+    if text.isascii():
+        return text.lower(), None
+    if unicodedata.is_normalized("NFKC", text):
+        return _fold_normal(text), None
+    parts: list[str] = []
+    origin: list[int] = []
+    for cluster in _CLUSTER.finditer(text):
+        part = fold(cluster.group())
+        parts.append(part)
+        origin += [cluster.start()] * len(part)
+    return "".join(parts), [*origin, len(text)]
+
+
+def cut_snippet(text: str, matches: list[Match], length: int) -> str:
+    """At most `length` characters around the place that has the most of the query, from word to word."""
     if len(text) <= length:
         return text
-    lowered = text.lower()
-    places = sorted((match.start(), term) for term, _ in query_terms(query) for match in re.finditer(re.escape(term), lowered))
-    best, start = 0, 0
-    for index, (place, _) in enumerate(places):
-        distinct = len({term for other, term in places[index:] if other < place + length})
-        if distinct > best:
-            best, start = distinct, place
-    begin = max(0, start - length // 5)
+    room = length - 2 * len(_ELLIPSIS)
+    first, last = _best_window(matches, room)
+    spare = room - (last - first)
+    begin = max(0, min(first - int(spare * _BEFORE), len(text) - room))
+    end = min(len(text), begin + room)
     if begin:
-        space = text.rfind(" ", max(0, begin - 20), begin)
-        begin = space + 1 if space != -1 else begin
-    end = min(len(text), begin + length)
-    return ("…" if begin else "") + text[begin:end].strip() + ("…" if end < len(text) else "")
+        begin = _word_start(text, begin, first)
+    if end < len(text):
+        end = _word_end(text, max(last, begin + 1), end)
+    return (_ELLIPSIS if begin else "") + text[begin:end].strip() + (_ELLIPSIS if end < len(text) else "")
+
+
+def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
+    """The start of the first and the end of the last match of the best stretch of so many characters."""
+    best, place, last = 0.0, (0, 0), 0
+    inside: dict[str, list[float]] = {}
+    for index, match in enumerate(matches):
+        while last < len(matches) and matches[last].end <= match.start + room:
+            inside.setdefault(matches[last].term, []).append(matches[last].weight)
+            last += 1
+        # Different words count most; the same word again counts a little.
+        value = sum(max(weights) + 0.05 * (len(weights) - 1) for weights in inside.values())
+        if value > best + 1e-9 and last > index:
+            best, place = value, (match.start, max(found.end for found in matches[index:last]))
+        if last <= index:
+            last = index + 1
+            continue
+        weights = inside[match.term]
+        weights.pop(0)
+        if not weights:
+            del inside[match.term]
+    return place
+
+
+def _word_start(text: str, begin: int, latest: int) -> int:
+    """The start of a word at or after `begin`; where there are no spaces, the start of a character with its marks."""
+    if text[begin - 1].isspace():
+        return begin
+    space = next((place for place in range(begin, latest) if text[place].isspace()), None)
+    if space is not None:
+        return space + 1
+    while begin < latest and _goes_on(text, begin):
+        begin += 1
+    return begin
+
+
+def _word_end(text: str, earliest: int, end: int) -> int:
+    if text[end].isspace():
+        return end
+    space = next((place for place in range(end - 1, earliest - 1, -1) if text[place].isspace()), None)
+    if space is not None:
+        return space
+    while end > earliest and _goes_on(text, end):
+        end -= 1
+    return end
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether the character there belongs to the one before it."""
+    character = text[place]
+    joins = unicodedata.combining(character) or character in "\u200d\uff9e\uff9f" or text[place - 1] == "\u200d"
+    return bool(joins) or "\u1160" <= character <= "\u11ff" or "\ufe00" <= character <= "\ufe0f"
