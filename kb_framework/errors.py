@@ -61,6 +61,19 @@ class ConfigInvalid(KBError):
     exit_code = 2
 
 
+class InvalidCursor(InvalidInput):
+    """A cursor that this query did not give."""
+
+    code = "invalid_cursor"
+
+
+class StaleCursor(KBError):
+    """A cursor from before the documents changed."""
+
+    code = "stale_cursor"
+    http_status = 409
+
+
 class Unauthorized(KBError):
     code = "unauthorized"
     http_status = 401

@@ -134,6 +134,7 @@ class Plugins:
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
         self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
+        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -151,6 +152,7 @@ class Plugins:
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
             "kb_chunk_columns": self.chunk_columns,
+            "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
