@@ -47,8 +47,8 @@ class PlannedOperation(NamedTuple):
 
 def issue(tx: Tx, kind: MutationKind, fields: Mapping[str, Any], found: Fingerprint, actor: Actor, seconds: int) -> str:
     """The token of a preview."""
-    expires = time.time() + seconds
-    return seal(PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *actor, expires), _key(tx))
+    who = actor.organization_id, actor.user_id
+    return seal(PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *who, time.time() + seconds), _key(tx))
 
 
 def seal(plan: PlannedOperation, key: bytes) -> str:
@@ -72,7 +72,7 @@ def genuine(tx: Tx, token: str, kind: MutationKind, actor: Actor) -> PlannedOper
     if not hmac.compare_digest(_signature(body, _key(tx)).encode(), signature.encode()):
         raise InvalidInput("plan: was not made by this engine, or was changed since", field="plan")
     plan = read(token)
-    if (plan.organization_id, plan.user_id) != actor:
+    if (plan.organization_id, plan.user_id) != (actor.organization_id, actor.user_id):
         raise InvalidInput("plan: was made for somebody else", field="plan")
     if plan.kind != kind.name:
         raise InvalidInput(f"plan: is for the operation {plan.kind!r}", field="plan")
