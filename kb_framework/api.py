@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 
+# With it a client says that a model reads the answer.
+READER_HEADER = "KB-Reader"
+
 Profile = Literal["read", "write", "curate", "admin"]
+Reader = Literal["person", "model"]
 Over = Literal["documents", "chunks"]
 
 
@@ -36,6 +40,8 @@ class Actor(NamedTuple):
 
     organization_id: str = DEFAULT_ORGANIZATION
     user_id: str = LOCAL_USER
+    # Who reads the answer. What a plugin keeps from models is left out for "model"; it can only take away.
+    reader: Reader = "person"
 
 
 # What registration hooks return
@@ -60,7 +66,7 @@ class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `limiter`, or another service's name.
     """
 
     name: str
@@ -207,6 +213,19 @@ class Chunker(NamedTuple):
 
     name: str
     target: str
+
+
+class ChunkColumn(NamedTuple):
+    """A column that the plugin's migration added to `chunks`, with a default for rows that do not name it.
+
+    `in_chunks` shows it wherever a chunk is read, `in_hits` in every search hit. It stays with the chunk when a document is
+    read again, and goes into exports, because it is part of the row.
+    """
+
+    name: str
+    type: Literal["text", "boolean", "number", "json"] = "text"
+    in_chunks: bool = True
+    in_hits: bool = False
 
 
 class ExportTable(NamedTuple):
@@ -364,6 +383,10 @@ class EmbedderObject(Protocol):
 
 
 class Operation(Protocol):
-    """What a mutation kind's target offers; `selected` selects the ids of documents, or the numbers of chunks."""
+    """What a mutation kind's target offers; `selected` selects the ids of documents, or the numbers of chunks.
+
+    One over documents that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`: nobody need
+    look for chunks that are gone.
+    """
 
     def apply(self, tx: Tx, selected: Select, /) -> None: ...

@@ -10,13 +10,14 @@ from typing import Any
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
-from kb_framework.errors import KBError, PluginFailed, StoreUnusable
+from kb_framework.errors import KBError, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
 from kb_framework.selection import Selector, check_contributions
 from kb_framework.settings import Settings, load_settings
+from kb_framework.store.limits import Limiter
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
@@ -66,6 +67,7 @@ class KB:
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, self.build)
+        self.limiter = Limiter(store)
 
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
@@ -76,7 +78,7 @@ class KB:
         except KBError:
             raise
         except Exception as error:
-            raise PluginFailed(self.plugins.report(plugin, target, error)) from error
+            raise self.plugins.report(plugin, target, error) from error
 
     def _part(self, plugin: str, name: str) -> Any:
         if name == "settings":
@@ -86,7 +88,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding"}:
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "limiter"}:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

@@ -281,6 +281,23 @@ def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
+    """Declare columns that the plugin's migration added to `chunks`.
+
+    Called at start. Return columns; whoever reads a chunk, and whoever searches, is given those that say so, under their name,
+    as long as the plugin is switched on. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_chunk_columns():
+        return [api.ChunkColumn("weather", type="text", in_hits=True)]
+    ```
+    """
+
+
 # In flight
 
 

@@ -147,7 +147,8 @@ def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profi
 def _call(tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any]) -> types.CallToolResult:
     """The one place where an error becomes a tool's answer: an engine's error with its own body, any other as error.v1."""
     try:
-        result = tool.function(engine(), **tool.arguments(arguments))
+        # Whatever a tool answers is read by a model.
+        result = tool.function(engine().read_by("model"), **tool.arguments(arguments))
     except EngineError as error:
         return _failure(error.body)
     except ValidationError as error:

@@ -90,6 +90,9 @@ class HostSettings(Section):
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
+    unauthorized_per_minute: WholeNumber = Field(
+        30, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."
+    )
     allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
 
 
