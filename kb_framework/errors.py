@@ -104,6 +104,18 @@ class SafetyThresholdExceeded(KBError):
     http_status = 409
 
 
+class SelectionChanged(KBError):
+    """What a plan was made for is not what it would change now."""
+
+    code = "selection_changed"
+    http_status = 409
+
+
+class PlanExpired(KBError):
+    code = "plan_expired"
+    http_status = 409
+
+
 class MutationRefused(KBError):
     """A guard said no to the whole plan, or could not be asked."""
 
