@@ -10,7 +10,7 @@ from typing import Any
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
-from kb_framework.errors import KBError, PluginFailed, StoreUnusable
+from kb_framework.errors import KBError, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
@@ -78,7 +78,7 @@ class KB:
         except KBError:
             raise
         except Exception as error:
-            raise PluginFailed(self.plugins.report(plugin, target, error)) from error
+            raise self.plugins.report(plugin, target, error) from error
 
     def _part(self, plugin: str, name: str) -> Any:
         if name == "settings":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -148,11 +149,32 @@ class PluginFailed(KBError):
 
 
 class StoreUnusable(KBError):
-    """The database cannot be opened by this program."""
+    """The database cannot be opened, read or written."""
 
     code = "store_unusable"
     http_status = 503
     exit_code = 3
+
+
+class DiskFull(StoreUnusable):
+    """There is no room to write; nothing was changed."""
+
+    code = "disk_full"
+    http_status = 507
+
+
+def disk_trouble(error: OSError) -> KBError | None:
+    """What an error of the operating system says of the disk, for a person; None where it is about something else."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull("the disk is full; nothing was changed", hint="free some space where the data folder is, and try again")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreUnusable(
+            "the data folder cannot be read or written; nothing was changed",
+            hint="check the permissions of its files, and whether its disk is mounted read-only",
+        )
+    if error.errno in (errno.EIO, errno.EFBIG):
+        return StoreUnusable("the disk failed; nothing was changed", hint="check the disk and its quota, then run kb doctor")
+    return None
 
 
 class EngineUnreachable(KBError):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kb_framework.api import Actor, Changes, MutationKind, MutationResult, Plan, Selection
-from kb_framework.errors import InvalidInput, KBError, MutationRefused
+from kb_framework.errors import Busy, InvalidInput, KBError, MutationRefused
 from kb_framework.plugins import Plugins
 from kb_framework.safety import Share
 from kb_framework.selection import SCOPES
@@ -84,10 +84,10 @@ class Mutation:
         try:
             with self._store.write(actor.organization_id) as tx:
                 result = self._run_in(tx, kind, operation, where, actor, selection, force)
-        except KBError:
-            raise
         except Exception as error:
-            if selection is not None:
+            # A refusal leaves no job. Where somebody else is writing, waiting for them once more would help nobody.
+            refused = isinstance(error, KBError) and (error.http_status < 500 or isinstance(error, Busy))
+            if selection is not None and not refused:
                 self._record_failure(kind, actor, selection, error)
             raise
         self._plugins.mutation_applied(result, self._services)

@@ -320,13 +320,17 @@ class Plugins:
     def _each(self, hook: str) -> list[str]:
         return [info.name for info in self._active() if hook in info.hooks]
 
-    def report(self, plugin: str, hook: str, error: BaseException) -> str:
-        """Record and log that a plugin's hook raised; what to tell the caller."""
+    def report(self, plugin: str, hook: str, error: BaseException) -> PluginFailed:
+        """Record and log that a plugin's hook raised; what to tell the caller: not the text, which may hold paths or SQL."""
         sentence = f"plugin {plugin!r} raised in {hook}: {type(error).__name__}: {error}"
         log.error("%s", sentence, exc_info=error)
         info = next(info for info in self.infos if info.name == plugin)
         info.errors = [*info.errors[-9:], sentence]
-        return sentence
+        reason = error.message if isinstance(error, KBError) else type(error).__name__
+        return PluginFailed(f"plugin {plugin!r} failed in {hook}: {reason}", hint=self._help_with(info), plugin=plugin)
+
+    def _help_with(self, info: PluginInfo) -> str:
+        return f"kb plugins and the log tell more; fix it, or switch it off: kb plugins disable {self.handle(info)}"
 
     def _conditions(self, hook: str, **arguments: Any) -> list[ColumnElement[bool]]:
         conditions = []
@@ -334,7 +338,7 @@ class Plugins:
             try:
                 condition = self._call(plugin, hook, **arguments)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, hook, error)) from error
+                raise self.report(plugin, hook, error) from error
             if condition is not None:
                 conditions.append(condition)
         return conditions
@@ -352,8 +356,9 @@ class Plugins:
                 answer = self._call(plugin, "kb_guard_mutation", plan=plan, tx=tx)
                 objections.extend(_objections(answer))
             except Exception as error:
-                sentence = self.report(plugin, "kb_guard_mutation", error)
-                raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
+                told = self.report(plugin, "kb_guard_mutation", error)
+                refusal = f"refused, because a guard could not be asked: {told.message}"
+                raise MutationRefused(refusal, hint=told.hint, plugin=plugin) from error
         return objections
 
     def apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> None:
@@ -366,7 +371,7 @@ class Plugins:
             try:
                 self._call(plugin, "kb_documents_changed", changes=changes, tx=tx)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, "kb_documents_changed", error)) from error
+                raise self.report(plugin, "kb_documents_changed", error) from error
 
     def mutation_applied(self, result: api.MutationResult, services: Mapping[str, Any]) -> None:
         for plugin in self._each("kb_mutation_applied"):
@@ -382,7 +387,7 @@ class Plugins:
             try:
                 hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, "kb_fuse_hits", error)) from error
+                raise self.report(plugin, "kb_fuse_hits", error) from error
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")

@@ -198,6 +198,7 @@ def add_missing_vectors(store: Store, embedding: Embedding) -> int:
             if active_space(tx) != space:
                 return added
             added += add_vectors(tx, space, batch, vectors)
+            tx.corpus_changed(everywhere=True)
         after = batch[-1].number
 
 

@@ -58,7 +58,8 @@ _DOCUMENTED = {
     415: "Not a kind of body that this route takes",
     429: "Too many requests; Retry-After says when to come back",
     500: "Unexpected; logged under the id that is given",
-    503: "Busy, or a plugin has failed",
+    503: "Busy, the database cannot be used, or a plugin has failed",
+    507: "The disk is full; nothing was changed",
 }
 
 
@@ -371,7 +372,7 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, UnicodeDecodeError | RecursionError) and _raised_while_parsing(error):
         reason = "is nested too deeply" if isinstance(error, RecursionError) else "must be valid UTF-8"
         return errors.InvalidInput(f"body: {reason}", field="body")
-    return None
+    return errors.disk_trouble(error) if isinstance(error, OSError) else None
 
 
 def _invalid_parameter(error: ValidationException) -> errors.InvalidInput:

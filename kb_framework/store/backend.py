@@ -9,6 +9,8 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from kb_framework.errors import KBError
+
 
 @dataclass(frozen=True, slots=True)
 class VectorFill:
@@ -39,12 +41,8 @@ class Backend(Protocol):
 
     def close(self) -> None: ...
 
-    def is_busy(self, error: Exception) -> bool:
-        """Whether an error only says that somebody else is writing."""
-        ...
-
-    def is_damaged(self, error: Exception) -> bool:
-        """Whether an error says that the database cannot be read any more."""
+    def explain(self, error: BaseException | None) -> KBError | None:
+        """What an error says of the database itself (busy, full, read-only, damaged), for a person; else None."""
         ...
 
     def begin_plan(self, connection: sa.Connection) -> None:

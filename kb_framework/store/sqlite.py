@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
+from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.sql import JsonObject, JsonValues, NewUuid, among
-from kb_framework.store.text import index_text, query_terms
+from kb_framework.store.text import index_fields, query_terms
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -105,15 +106,17 @@ class SqliteBackend:
         self.writer.dispose()
         self.reader.dispose()
 
-    def is_busy(self, error: Exception) -> bool:
+    def explain(self, error: BaseException | None) -> KBError | None:
         if isinstance(error, exc.TimeoutError):
-            return True
-        text = str(getattr(error, "orig", error))
-        return isinstance(error, exc.OperationalError) and ("locked" in text or "busy" in text)
-
-    def is_damaged(self, error: Exception) -> bool:
-        text = str(getattr(error, "orig", error))
-        return "not a database" in text or "malformed" in text
+            code, reason = dbapi2.SQLITE_BUSY, ""
+        else:
+            reason = error.orig if isinstance(error, exc.DBAPIError) else None
+            # Extended codes say more in their higher bits.
+            code = getattr(reason, "sqlite_errorcode", 0) & 0xFF
+        if code not in _EXPLANATIONS:
+            return None
+        kind, message, hint = _EXPLANATIONS[code]
+        return kind(message.format(reason=reason), hint=hint)
 
     def begin_plan(self, connection: sa.Connection) -> None:
         connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
@@ -122,13 +125,14 @@ class SqliteBackend:
     # Full text
 
     def create_full_text(self, connection: sa.Connection) -> None:
+        # The words come ready from `index_fields`: the tokenizer only cuts at spaces, and leaves vowel signs and marks in them.
         connection.exec_driver_sql(
             "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1, "
-            "tokenize='unicode61 remove_diacritics 2')"
+            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co'\")"
         )
 
     def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
+        values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
             connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
 
@@ -295,6 +299,9 @@ class SqliteBackend:
 
     def check(self, connection: sa.Connection) -> list[str]:
         """What SQLite itself finds wrong with the file; nothing when all is well."""
+        # FTS5 checks what this connection last knew of its structure, and calls it corrupt if another has changed it since:
+        # a look at the table makes it read the structure anew.
+        connection.exec_driver_sql("SELECT rowid FROM chunks_fts LIMIT 1").fetchall()
         problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
         orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
         return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
@@ -313,5 +320,36 @@ class SqliteBackend:
             versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
         return versions
 
+
+_PERMISSIONS = "check the permissions of the data folder and its files, and whether its disk is mounted read-only"
+# By SQLite's primary result code: the kind of error, what to tell, and what to do.
+_BUSY = (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait")
+_DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "run kb doctor, or restore a backup")
+_EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
+    dbapi2.SQLITE_BUSY: _BUSY,
+    dbapi2.SQLITE_LOCKED: _BUSY,
+    dbapi2.SQLITE_CORRUPT: _DAMAGED,
+    dbapi2.SQLITE_NOTADB: _DAMAGED,
+    dbapi2.SQLITE_FULL: (
+        DiskFull,
+        "the disk is full; nothing was changed",
+        "free some space where the data folder is, and try again",
+    ),
+    dbapi2.SQLITE_READONLY: (
+        StoreUnusable,
+        "the database cannot be written; nothing was changed",
+        _PERMISSIONS,
+    ),
+    dbapi2.SQLITE_CANTOPEN: (
+        StoreUnusable,
+        "the database cannot be opened",
+        _PERMISSIONS,
+    ),
+    dbapi2.SQLITE_IOERR: (
+        StoreUnusable,
+        "the disk failed while the database was read or written; nothing was changed",
+        "check the disk and its quota, then run kb doctor",
+    ),
+}
 
 _fts = sa.table("chunks_fts", sa.column("rowid"))

@@ -169,6 +169,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("bulk", 1),
             ("documents", 1),
             ("documents", 2),
+            ("full text", 2),
             ("host", 1),
             ("host", 2),
             ("knowledge", 1),

@@ -128,6 +128,19 @@ class Added(BaseModel):
     attachments: list[dict[str, Any]] = []
 
 
+class AddedItem(BaseModel):
+    """What became of one of several files: an answer, or an error as it would have been answered alone."""
+
+    response: Added | None = None
+    error: dict[str, Any] | None = None
+
+
+class AddedList(BaseModel):
+    """In the order of the files."""
+
+    results: list[AddedItem]
+
+
 class DocumentPage(BaseModel):
     data: list[Document]
     meta: PageMeta
