@@ -38,8 +38,7 @@ class Curation(Body):
 
     def apply(self, tx: Tx, selected: sa.Select) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
-        if tx.execute(sa.update(curated).where(here).values(self.values())).rowcount:
-            # What a search finds is different now.
+        tx.execute(sa.update(curated).where(here).values(self.values()))
 
 
 class Deactivate(Curation):
