@@ -75,7 +75,9 @@ class Embedding:
 
     def mismatch(self, tx: Tx) -> str | None:
         """Why the vectors that are here are of no use to this embedder; None where they are, and where there are none."""
-        space = active_space(tx)
+        return self._mismatch(active_space(tx))
+
+    def _mismatch(self, space: Space | None) -> str | None:
         if space and space.model != self.embedder().model:
             return f"the vectors here were made by {space.model}, but the embedder is {self.embedder().model}"
         return None
@@ -83,7 +85,7 @@ class Embedding:
     def space(self, tx: Tx) -> Space | None:
         """The space to search in; None while nothing has been embedded. Another model's space is an error."""
         space = active_space(tx)
-        problem = self.mismatch(tx)
+        problem = self._mismatch(space)
         if space and not problem and space.dimensions != self.embedder().dimensions:
             # An endpoint can give another model the same name.
             lengths = f"{space.dimensions} numbers, but it gives {self.embedder().dimensions} now"
