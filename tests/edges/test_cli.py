@@ -226,6 +226,7 @@ def json_commands(number: int, file: Path) -> dict[str, tuple[str, ...]]:
         "jobs": ("jobs",),
         "jobs show": ("jobs", "show", "1"),
         "search": ("search", "note"),
+        "open": ("open", f"doc:{number}"),
         "bulk-tag": ("bulk-tag", "--ids", str(number), "--add", "x", "--yes"),
         "bulk-set-tags": ("bulk-set-tags", "--ids", str(number), "--set", "y", "--yes"),
         "bulk-remove": ("bulk-remove", "--ids", str(number), "--yes"),

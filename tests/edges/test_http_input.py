@@ -35,6 +35,7 @@ ROUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/bulk/tags"): {"document_ids": [999], "add": ["a"]},
     ("POST", "/bulk/set-tags"): {"document_ids": [999], "new_tags": ["a"]},
     ("POST", "/search"): {"query": "a"},
+    ("POST", "/search/bulk"): {"queries": [{"query": "a"}]},
 }
 NAMES = [f"{method} {path}" for method, path in ROUTES]
 
@@ -88,12 +89,24 @@ WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
         "query": [*NOT_TEXT, None, ""],
         "mode": [*NOT_TEXT, None, "nope"],
         "k": [*NOT_NUMBER, None, 0, 101],
+        "max_tokens": [*NOT_NUMBER, 0],
+        "snippet_chars": [*NOT_NUMBER, None, 0],
+        "cursor": [*NOT_TEXT, "", "x"],
+        "syntax": [*NOT_BOOL, None],
+        "facets": [*NOT_BOOL, None],
+        "tag": NOT_TEXTS,
         "tags": NOT_TEXTS,
+        "tags_match": [*NOT_TEXT, None, "some"],
+        "path_glob": [*NOT_TEXT, ""],
+        "trust_min": TRUST,
+        "media": NOT_TEXTS,
+        "ingested_after": [*NOT_TEXT, "", "soon"],
         "doc_id": NOT_NUMBER,
         "doc_type": NOT_TEXT,
         "lang": NOT_TEXT,
         "trace": [*NOT_BOOL, None],
     },
+    ("POST", "/search/bulk"): {"queries": [None, "a", 1, True, {}, [{"query": "a"}] * 101], "max_tokens": [*NOT_NUMBER, 0]},
 }
 
 # Bodies that no route takes, whatever its fields.
