@@ -20,7 +20,7 @@ from kb_documents.models import FileFields, NoteIn
 from kb_documents.sources import take_path
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Attachment, Changes, ChunkText, Extracted, resolve
-from kb_framework.embedding import Embedding
+from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
@@ -201,17 +201,18 @@ class Ingest:
         try:
             extracted = self._extract(incoming)
             pieces = self._chunk(extracted)
-            vectors = self._embed(pieces, known, incoming.actor)
+            title = incoming.fields.title or extracted.title or title_of(extracted.text, incoming.path)
+            vectors = self._embed(title, pieces, known, incoming.actor)
         except KBError as error:
             raise self._recorded(error, incoming) from error
         if extracted.attachments:
             extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
         return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
 
-    def _embed(self, pieces: list[ChunkText], known: Known, actor: Actor) -> dict[str, bytes]:
+    def _embed(self, title: str, pieces: list[ChunkText], known: Known, actor: Actor) -> dict[str, bytes]:
         """Vectors of the chunks that are new, by content hash; none where another model's vectors are in use."""
         there = self._hashes(known.changed, actor) if known.changed else set()
-        texts = {content_hash(piece.content): piece.content for piece in pieces}
+        texts = {content_hash(piece.content): embedded_text(title, piece.content, piece.metadata) for piece in pieces}
         new = {digest: text for digest, text in texts.items() if digest not in there}
         encoded = self._embedding.encode(list(new.values())) if new else None
         return dict(zip(new, encoded, strict=True)) if encoded else {}

@@ -29,7 +29,7 @@ def kb_retrievers() -> list[api.Retriever]:
 def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
     from kb_search.fusion import fuse
 
-    return fuse(lists)
+    return fuse(lists, query.limit, query.weights)
 
 
 @hookimpl
@@ -39,7 +39,11 @@ def kb_capabilities() -> Mapping[str, bool]:
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
-    return [api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search")]
+    measuring = "Measure how well search finds known answers."
+    return [
+        api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"),
+        api.Command("eval", "kb_search.eval_commands:evaluate", help=measuring, group="Search"),
+    ]
 
 
 @hookimpl
