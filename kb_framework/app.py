@@ -66,7 +66,7 @@ class KB:
         self.embedding = Embedding(store, plugins, settings.host, self.build)
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
-        self.retrieval = Retrieval(plugins, self.build)
+        self.retrieval = Retrieval(plugins, settings.host, self.build)
         self.limiter = Limiter(store)
 
     def build(self, plugin: str, target: str) -> Any:

@@ -89,6 +89,7 @@ class HostSettings(Section):
     extract_memory_bytes: WholeNumber = Field(2_000_000_000, ge=100_000_000, description="Memory that reading one file may take.")
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
+    search_reranker: str = Field("none", description="What orders the best hits of a hybrid search anew; 'none' for nothing.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
     unauthorized_per_minute: WholeNumber = Field(
         30, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."

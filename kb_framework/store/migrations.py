@@ -53,7 +53,8 @@ def migrate(
 ) -> list[str]:
     """Apply what is due; returns `plugin/version name` of each step. A newer database is refused untouched.
 
-    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, and indexing text anew, must succeed.
+    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, indexing among them, must
+    succeed.
     """
     steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
     for plugin, migrations in sorted(plugin_steps.items()):

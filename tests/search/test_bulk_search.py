@@ -167,10 +167,10 @@ def test_s8_without_an_embedder_hybrid_says_so_and_vector_fails(
         wire(engine)(found)
 
     assert single["hits"]
-    assert "vector search was left out" in single["hint"]
+    assert "vector was left out" in single["hint"]
     hybrid, vector, lexical = found["results"]
     assert hybrid["response"]["hits"]
-    assert "vector search was left out" in hybrid["response"]["hint"]
+    assert "vector was left out" in hybrid["response"]["hint"]
     assert vector["error"]["code"] == refused.value.code == "embedder_unavailable"
     assert lexical["response"]["hint"] is None
 

@@ -262,4 +262,5 @@ def citation(row: Mapping[str, Any]) -> str:
 
 
 def _hint(found: Retrieved) -> str | None:
-    return "; ".join(f"{reason} ({name} search was left out)" for name, reason in found.degraded.items()) or None
+    lost = [f"{reason} ({name} was left out)" for name, reason in found.degraded.items()]
+    return "; ".join([*lost, *found.hints]) or None
