@@ -114,6 +114,13 @@ class PlanExpired(KBError):
     http_status = 409
 
 
+class Declined(KBError):
+    """The person who was asked did not say yes."""
+
+    code = "declined"
+    http_status = 409
+
+
 class MutationRefused(KBError):
     """A guard said no to the whole plan, or could not be asked."""
 

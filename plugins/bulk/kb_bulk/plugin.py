@@ -81,6 +81,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             idempotent=True,
             build=True,
             contributed_by=plugins.kinds.plugin_of(kind.name),
+            asks=True,
         )
         for kind in plugins.kinds
         if kind.bulk
