@@ -8,7 +8,7 @@ entry point costs nothing at start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -66,7 +66,8 @@ class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `limiter`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`, or another
+    service's name.
     """
 
     name: str
@@ -228,6 +229,13 @@ class ChunkColumn(NamedTuple):
     in_hits: bool = False
 
 
+class Generator(NamedTuple):
+    """A class built like a service that satisfies `GeneratorObject`."""
+
+    name: str
+    target: str
+
+
 class ExportTable(NamedTuple):
     """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
 
@@ -338,6 +346,25 @@ class Hit(NamedTuple):
     scores: Mapping[str, float]
 
 
+class ScoredChunk(NamedTuple):
+    """A hit with its text, for whoever judges whether it is relevant."""
+
+    chunk: int
+    chunk_id: str
+    title: str
+    content: str
+    score: float
+    ranks: Mapping[str, int]
+    scores: Mapping[str, float]
+
+
+class Rejection(NamedTuple):
+    """Why a hit, by its number, is not relevant."""
+
+    chunk: int
+    reason: str
+
+
 class Attachment(NamedTuple):
     """A file inside a file: a mail's attachment, an archive's member. It becomes a document of its own."""
 
@@ -380,6 +407,18 @@ class EmbedderObject(Protocol):
     dimensions: int
 
     def encode(self, texts: list[str]) -> list[bytes]: ...
+
+
+class GeneratorObject(Protocol):
+    """What a generator target offers.
+
+    `generate` gives the text piece by piece, as it comes. One that needs something first, a key or an address, may have an
+    attribute `problem`: a sentence that says what, or None. What fails raises a `KBError`.
+    """
+
+    model: str
+
+    def generate(self, prompt: str) -> Iterator[str]: ...
 
 
 class Operation(Protocol):

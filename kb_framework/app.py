@@ -12,6 +12,7 @@ from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
 from kb_framework.errors import KBError, StoreUnusable
 from kb_framework.files import Files
+from kb_framework.generation import Generation
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
@@ -67,6 +68,7 @@ class KB:
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, self.build)
+        self.generation = Generation(plugins, self.build)
         self.limiter = Limiter(store)
 
     def build(self, plugin: str, target: str) -> Any:
@@ -88,7 +90,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "limiter"}:
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter"}:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

@@ -134,6 +134,7 @@ class Plugins:
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
         self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
+        self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -151,6 +152,7 @@ class Plugins:
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
             "kb_chunk_columns": self.chunk_columns,
+            "kb_generators": self.generators,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
@@ -391,6 +393,17 @@ class Plugins:
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+    def gate_hits(self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], tx: Tx) -> dict[int, str]:
+        """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
+        reasons: dict[int, str] = {}
+        for plugin in self._each("kb_gate_hits"):
+            try:
+                for rejection in self._call(plugin, "kb_gate_hits", query=query, hits=hits, tx=tx) or ():
+                    reasons.setdefault(rejection.chunk, rejection.reason)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error
+        return reasons
 
 
 def _objections(answer: Any) -> list[api.Objection]:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic import Field
 
 from kb_framework.api import Plan
-from kb_framework.store.documents import bump_revision, delete_chunks
+from kb_framework.store.documents import delete_chunks
 from kb_framework.store.store import Tx
 from kb_framework.validation import Body
 from kb_knowledge import events
@@ -38,9 +38,7 @@ class Curation(Body):
 
     def apply(self, tx: Tx, selected: sa.Select) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
-        if tx.execute(sa.update(curated).where(here).values(self.values())).rowcount:
-            # What a search finds is different now.
-            bump_revision(tx)
+        tx.execute(sa.update(curated).where(here).values(self.values()))
 
 
 class Deactivate(Curation):
