@@ -154,7 +154,7 @@ class SqliteBackend:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _fts.c.rowid.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _UNPUSHED.in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
@@ -353,3 +353,5 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
 }
 
 _fts = sa.table("chunks_fts", sa.column("rowid"))
+# With its sign the rowid is no key to FTS5, which would else match the whole question once for every allowed chunk.
+_UNPUSHED = sa.literal_column("+chunks_fts.rowid", sa.Integer)
