@@ -66,8 +66,8 @@ class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`, or another
-    service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`,
+    `services` (all of them, by name), or another service's name.
     """
 
     name: str

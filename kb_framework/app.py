@@ -90,7 +90,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter"}:
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter", "services"}:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

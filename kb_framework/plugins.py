@@ -394,12 +394,15 @@ class Plugins:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
 
-    def gate_hits(self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], tx: Tx) -> dict[int, str]:
+    def gate_hits(
+        self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+    ) -> dict[int, str]:
         """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
         reasons: dict[int, str] = {}
         for plugin in self._each("kb_gate_hits"):
             try:
-                for rejection in self._call(plugin, "kb_gate_hits", query=query, hits=hits, tx=tx) or ():
+                arguments = {"query": query, "hits": hits, "services": services, "tx": tx}
+                for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
                     reasons.setdefault(rejection.chunk, rejection.reason)
             except Exception as error:
                 raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error

@@ -38,12 +38,14 @@ class ContextService:
         retrieval: Retrieval,
         selector: Selector,
         knowledge_snapshots: SnapshotsService,
+        services: Mapping[str, Any],
     ) -> None:
         self._store = store
         self._plugins = plugins
         self._retrieval = retrieval
         self._selector = selector
         self._snapshots = knowledge_snapshots
+        self._services = services
 
     def assemble(self, wanted: ContextIn, actor: Actor) -> Context:
         """The context, the same for the same question in the same state. Whoever asks, a model is what reads it."""
@@ -101,7 +103,7 @@ class ContextService:
             )
             for hit in hits
         ]
-        return self._plugins.gate_hits(query, scored, tx)
+        return self._plugins.gate_hits(query, scored, self._services, tx)
 
     def _disabled(self, tx: Tx, query: RetrievalQuery, top_k: int) -> int:
         """How many of the best candidates curation kept out, had it not."""

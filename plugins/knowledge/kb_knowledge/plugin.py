@@ -42,6 +42,7 @@ def kb_services() -> list[api.Service]:
         api.Service("knowledge", "kb_knowledge.service:KnowledgeService"),
         api.Service("knowledge_events", "kb_knowledge.events:EventsService"),
         api.Service("knowledge_left_over", "kb_knowledge.carry:LeftOverService"),
+        api.Service("knowledge_gate", "kb_knowledge.gate:Gate"),
         api.Service("knowledge_context", "kb_knowledge.context:ContextService"),
         api.Service("knowledge_snapshots", "kb_knowledge.snapshots:SnapshotsService"),
         api.Service("knowledge_generation", "kb_knowledge.generation:GenerationService"),
@@ -69,10 +70,10 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
 
 
 @hookimpl
-def kb_gate_hits(query: api.RetrievalQuery, hits: list[api.ScoredChunk]) -> list[api.Rejection]:
-    from kb_knowledge.gate import reject
-
-    return reject(query.text, hits)
+def kb_gate_hits(
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]
+) -> list[api.Rejection]:
+    return services["knowledge_gate"].reject(query.text, hits)
 
 
 @hookimpl
