@@ -67,7 +67,7 @@ class Service(NamedTuple):
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
     `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`,
-    `services` (all of them, by name), or another service's name.
+    `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), or another service's name.
     """
 
     name: str
@@ -236,6 +236,13 @@ class Generator(NamedTuple):
     target: str
 
 
+class ResearchSource(NamedTuple):
+    """A class built like a service, with `search(query: ResearchQuery) -> list[ResearchResult]`, best first."""
+
+    name: str
+    target: str
+
+
 class ExportTable(NamedTuple):
     """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
 
@@ -363,6 +370,33 @@ class Rejection(NamedTuple):
 
     chunk: int
     reason: str
+
+
+class ResearchQuery(NamedTuple):
+    """What to look for in a source, and what must hold: all tags, one of the types, the times, the beginning of a path."""
+
+    text: str
+    actor: Actor
+    limit: int
+    tags: tuple[str, ...] = ()
+    source_types: tuple[str, ...] = ()
+    created_after: str | None = None
+    created_before: str | None = None
+    path_prefix: str | None = None
+
+
+class ResearchResult(NamedTuple):
+    """A whole snippet with where it is from. What is a chunk already says so, and what that chunk was decided to be."""
+
+    snippet_text: str
+    score: float
+    source_type: str
+    source_ref: str | None = None
+    source_title: str | None = None
+    chunk_id: str | None = None
+    document_id: int | None = None
+    chunk_kind: str | None = None
+    usage_policy: str | None = None
 
 
 class Attachment(NamedTuple):

@@ -25,6 +25,11 @@ from kb_framework.store.store import Store
 
 log = logging.getLogger("kb")
 
+# What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
+_PARTS = frozenset(
+    "store files plugins selector mutation retrieval embedding generation limiter services build".split(),
+)
+
 
 class Services(Mapping[str, Any]):
     """Plugins' services by name, built when first asked for."""
@@ -90,7 +95,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter", "services"}:
+        if name in _PARTS:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

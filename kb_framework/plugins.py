@@ -135,6 +135,7 @@ class Plugins:
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
         self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
         self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
+        self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -153,6 +154,7 @@ class Plugins:
             "kb_export_tables": self.export_tables,
             "kb_chunk_columns": self.chunk_columns,
             "kb_generators": self.generators,
+            "kb_research_sources": self.research_sources,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.

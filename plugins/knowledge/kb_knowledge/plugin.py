@@ -42,6 +42,7 @@ def kb_services() -> list[api.Service]:
         api.Service("knowledge", "kb_knowledge.service:KnowledgeService"),
         api.Service("knowledge_events", "kb_knowledge.events:EventsService"),
         api.Service("knowledge_left_over", "kb_knowledge.carry:LeftOverService"),
+        api.Service("knowledge_adding", "kb_knowledge.adding:AddingService"),
         api.Service("knowledge_gate", "kb_knowledge.gate:Gate"),
         api.Service("knowledge_context", "kb_knowledge.context:ContextService"),
         api.Service("knowledge_snapshots", "kb_knowledge.snapshots:SnapshotsService"),
