@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
+    from kb_framework.store.expression import Expression
     from kb_framework.store.store import Tx
 
 DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
@@ -243,6 +244,13 @@ class ResearchSource(NamedTuple):
     target: str
 
 
+class WireObject(NamedTuple):
+    """What is sent under a name and a version, `"weather_report.v1"`: the target is its pydantic model."""
+
+    name: str
+    target: str
+
+
 class ExportTable(NamedTuple):
     """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
 
@@ -326,7 +334,9 @@ class MutationResult(NamedTuple):
 class RetrievalQuery(NamedTuple):
     """What to look for. `condition` is the AND of filters and narrowings over `documents` and `chunks`, or None for all.
 
-    `limit` is how many candidates each retriever returns; `retrievers` which of them run.
+    `limit` is how many candidates each retriever returns; `retrievers` which of them run. Whoever asks several questions at
+    once may give the text's `vector`, to have them all embedded in one go. An `expression` says what full text must match;
+    without one any of the text's words will do.
     """
 
     text: str
@@ -335,6 +345,8 @@ class RetrievalQuery(NamedTuple):
     retrievers: tuple[str, ...]
     purpose: str = "search"
     condition: ColumnElement[bool] | None = None
+    vector: bytes | None = None
+    expression: Expression | None = None
 
 
 class Candidate(NamedTuple):

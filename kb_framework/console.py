@@ -66,12 +66,12 @@ class Cli:
 
             table = Table(*columns, title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
             for row in rows:
-                table.add_row(*(Text(_harmless(cell)) for cell in row))
+                table.add_row(*(Text(harmless(cell)) for cell in row))
             Console().print(table)
         else:
             self.print("\t".join(columns))
             for row in rows:
-                self.print("\t".join(" ".join(_harmless(cell).split()) for cell in row))
+                self.print("\t".join(" ".join(harmless(cell).split()) for cell in row))
 
     # Messages
 
@@ -129,7 +129,7 @@ def interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _harmless(cell: Any) -> str:
+def harmless(cell: Any) -> str:
     """A cell's text, without codes that would move the cursor or colour the terminal."""
     return "" if cell is None else "".join(char for char in str(cell) if char.isprintable() or char in "\n\t")
 

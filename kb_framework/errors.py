@@ -61,6 +61,19 @@ class ConfigInvalid(KBError):
     exit_code = 2
 
 
+class InvalidCursor(InvalidInput):
+    """A cursor that this query did not give."""
+
+    code = "invalid_cursor"
+
+
+class StaleCursor(KBError):
+    """A cursor from before the documents changed."""
+
+    code = "stale_cursor"
+    http_status = 409
+
+
 class Unauthorized(KBError):
     code = "unauthorized"
     http_status = 401
@@ -88,6 +101,18 @@ class Conflict(KBError):
 
 class SafetyThresholdExceeded(KBError):
     code = "safety_threshold_exceeded"
+    http_status = 409
+
+
+class SelectionChanged(KBError):
+    """What a plan was made for is not what it would change now."""
+
+    code = "selection_changed"
+    http_status = 409
+
+
+class PlanExpired(KBError):
+    code = "plan_expired"
     http_status = 409
 
 

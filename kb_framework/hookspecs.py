@@ -282,6 +282,23 @@ def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
 
 
 @hookspec
+def kb_wire_objects() -> Iterable[api.WireObject]:  # type: ignore[empty-body]
+    """Declare what the plugin sends under a name and a version of its own.
+
+    Called at start. Return objects; the JSON Schema of each model is published at `/api/v1/wire/{name}` and by `kb schema`. A
+    released version never changes: what is sent otherwise has another name. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_wire_objects():
+        return [api.WireObject("weather_report.v1", "kb_weather.models:Report")]
+    ```
+    """
+
+
+@hookspec
 def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
     """Declare columns that the plugin's migration added to `chunks`.
 

@@ -5,10 +5,12 @@ select → freeze → guards → threshold → apply → observers in the transa
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -28,6 +30,39 @@ log = logging.getLogger("kb.mutation")
 
 # What became of a document or chunk of the plan.
 _WAITING, _APPLYING, _DONE, _FAILED = 0, 1, 2, -1
+_PART = 10_000
+
+
+class Fingerprint(NamedTuple):
+    """How many documents or chunks, and which: the same for the same set, however it was selected."""
+
+    matched: int
+    digest: str
+
+
+def fingerprint(tx: Tx, items: sa.Select) -> Fingerprint:
+    """`items` selects numbers, in order."""
+    count, digest = 0, hashlib.sha256()
+    for part in tx.connection.execute(items.execution_options(yield_per=_PART)).scalars().partitions():
+        count += len(part)
+        digest.update(array("q", part))
+    return Fingerprint(count, digest.hexdigest())
+
+
+class Promise(Protocol):
+    """What a bulk operation was announced to be: exactly this set, and once."""
+
+    def earlier(self, tx: Tx) -> MutationResult | None:
+        """The result, if it has happened."""
+        ...
+
+    def require_same(self, found: Fingerprint) -> None:
+        """Refuse any other set than the one that was announced."""
+        ...
+
+    def keep(self, tx: Tx, job_id: int) -> None:
+        """Record that it has happened, in its transaction."""
+        ...
 
 
 class Mutation:
@@ -43,12 +78,6 @@ class Mutation:
             raise InvalidInput(f"there is no operation {name!r}", field="operation")
         return kind
 
-    def share(
-        self, tx: Tx, kind: MutationKind, where: sa.ColumnElement[bool], actor: Actor, selection: Mapping[str, Any]
-    ) -> Share:
-        """How much an operation on these would touch, without touching it."""
-        return self._share(tx, kind, tx.scalar(self.matching(tx, kind, [sa.func.count()], where, actor, selection)))
-
     def matching(
         self,
         tx: Tx,
@@ -63,7 +92,8 @@ class Mutation:
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation", tx)
         return sa.select(*columns).select_from(scope.source).where(tx.owns(scope.table), where, *more)
 
-    def _share(self, tx: Tx, kind: MutationKind, matched: int) -> Share:
+    def share(self, tx: Tx, kind: MutationKind, matched: int) -> Share:
+        """How much of everything that many are."""
         table = SCOPES[kind.over].table
         total = tx.scalar(sa.select(sa.func.count()).select_from(table).where(tx.owns(table)))
         return Share(matched, total, self._threshold, kind.over)
@@ -77,13 +107,19 @@ class Mutation:
         *,
         selection: Mapping[str, Any] | None = None,
         force: bool = False,
+        promise: Promise | None = None,
     ) -> MutationResult:
-        """Do it. With a `selection` (the filters behind `where`) it is a bulk operation: threshold and job record apply."""
+        """Do it. With a `selection` (the filters behind `where`) it is a bulk operation: threshold and job record apply.
+
+        With a `promise` it is what was announced, or nothing; if it has happened already, this is what came of it.
+        """
         kind = self.kind(kind_name)
         self._plugins.require_all_loaded()
         try:
             with self._store.write(actor.organization_id) as tx:
-                result = self._run_in(tx, kind, operation, where, actor, selection, force)
+                if promise and (earlier := promise.earlier(tx)):
+                    return earlier
+                result = self._run_in(tx, kind, operation, where, actor, selection, force, promise)
         except Exception as error:
             # A refusal leaves no job. Where somebody else is writing, waiting for them once more would help nobody.
             refused = isinstance(error, KBError) and (error.http_status < 500 or isinstance(error, Busy))
@@ -102,6 +138,7 @@ class Mutation:
         actor: Actor,
         selection: Mapping[str, Any] | None,
         force: bool,
+        promise: Promise | None,
     ) -> MutationResult:
         scope = SCOPES[kind.over]
         tx.backend.begin_plan(tx.connection)
@@ -118,9 +155,11 @@ class Mutation:
             chunks=sa.select(plan_items.c.item) if kind.over == "chunks" else None,
         )
 
+        if promise:
+            promise.require_same(fingerprint(tx, sa.select(plan_items.c.item).order_by(plan_items.c.item)))
         failures = self._objections(tx, kind, plan)
         if selection is not None and not force:
-            self._share(tx, kind, plan.matched).require_within()
+            self.share(tx, kind, plan.matched).require_within()
 
         self._mark(tx, failures, _FAILED)
         if len(failures) < plan.matched:
@@ -145,6 +184,8 @@ class Mutation:
             succeeded=succeeded,
             failed=result.failed,
         )
+        if promise:
+            promise.keep(tx, job_id)
         return MutationResult(kind.name, actor, job_id, result.matched, succeeded, result.failed, errors)
 
     def _objections(self, tx: Tx, kind: MutationKind, plan: Plan) -> dict[int, str]:

@@ -136,6 +136,7 @@ class Plugins:
         self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
         self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
         self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
+        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -155,6 +156,7 @@ class Plugins:
             "kb_chunk_columns": self.chunk_columns,
             "kb_generators": self.generators,
             "kb_research_sources": self.research_sources,
+            "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.

@@ -20,12 +20,13 @@ log = logging.getLogger("kb.retrieval")
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """What a search found, what each retriever said, and what went wrong on the way."""
+    """What a search found, what each retriever said, what went wrong on the way, and the query as plugins narrowed it."""
 
     hits: list[Hit]
     lists: dict[str, list[Candidate]]
     degraded: dict[str, str]
     milliseconds: dict[str, float]
+    query: RetrievalQuery
 
 
 class Retrieval:
@@ -43,10 +44,14 @@ class Retrieval:
             self._built[name] = self._build(self._plugins.retrievers.plugin_of(name), item.target)
         return self._built[name]
 
-    def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
+    def narrowed(self, query: RetrievalQuery, tx: Tx) -> RetrievalQuery:
+        """The query without what plugins take out of every search."""
         narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose, tx)
         conditions = [*narrowings, *([] if query.condition is None else [query.condition])]
-        query = query._replace(condition=sa.and_(*conditions) if conditions else None)
+        return query._replace(condition=sa.and_(*conditions) if conditions else None)
+
+    def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
+        query = self.narrowed(query, tx)
         lists: dict[str, list[Candidate]] = {}
         degraded: dict[str, str] = {}
         milliseconds: dict[str, float] = {}
@@ -60,7 +65,7 @@ class Retrieval:
                 degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
                 log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
             milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
-        return Retrieved(self._fuse(query, lists), lists, degraded, milliseconds)
+        return Retrieved(self._fuse(query, lists), lists, degraded, milliseconds, query)
 
     def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]]) -> list[Hit]:
         if len(lists) > 1:

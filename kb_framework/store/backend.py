@@ -10,6 +10,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from kb_framework.errors import KBError
+from kb_framework.store.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,16 @@ class Backend(Protocol):
         self, connection: sa.Connection, text: str, allowed: sa.Select, limit: int, weights: Sequence[float]
     ) -> list[tuple[int, float]]:
         """The best allowed chunks for any of the words; higher scores are better."""
+        ...
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        """The best allowed chunks that match the expression; higher scores are better."""
+        ...
+
+    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk, by its number, has any of the words of a text, or matches an expression."""
         ...
 
     def count_text(self, connection: sa.Connection) -> int: ...

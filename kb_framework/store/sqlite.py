@@ -17,8 +17,9 @@ from sqlalchemy.ext.compiler import compiles
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
+from kb_framework.store.expression import Expression, Term
 from kb_framework.store.sql import JsonObject, JsonValues, NewUuid, among
-from kb_framework.store.text import index_fields, query_terms
+from kb_framework.store.text import index_fields, phrases, query_terms
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -148,17 +149,32 @@ class SqliteBackend:
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
-        terms = [f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text)]
-        if not terms:
-            return []
+        match = _match_any(text)
+        return self._ranked(connection, match, allowed, limit, weights) if match else []
+
+    def _ranked(
+        self, connection: sa.Connection, match: str, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _UNPUSHED.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _UNPUSHED.in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
         return [(seq, -score) for seq, score in connection.execute(query)]
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        match = _match(expression)
+        return self._ranked(connection, match, allowed, limit, weights) if match else []
+
+    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        match = _match_any(wanted) if isinstance(wanted, str) else _match(wanted)
+        if not match:
+            return sa.false()
+        return chunk.in_(sa.select(_fts.c.rowid).where(sa.literal_column("chunks_fts").op("MATCH")(match)))
 
     def count_text(self, connection: sa.Connection) -> int:
         return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
@@ -355,3 +371,28 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
 _fts = sa.table("chunks_fts", sa.column("rowid"))
 # With its sign the rowid is no key to FTS5, which would else match the whole question once for every allowed chunk.
 _UNPUSHED = sa.literal_column("+chunks_fts.rowid", sa.Integer)
+
+
+def _match_any(text: str) -> str:
+    """Any of the words of a text, in FTS5's own language; empty where it has none."""
+    return " OR ".join(f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text))
+
+
+def _match(expression: Expression) -> str:
+    """An expression in FTS5's own language; empty where it wants nothing that is ever indexed."""
+    wanted = [_match_term(term) for term in expression.wanted]
+    if not wanted or not all(wanted):
+        return ""
+    unwanted = " OR ".join(filter(None, map(_match_term, expression.unwanted)))
+    return f"({' AND '.join(wanted)}) NOT ({unwanted})" if unwanted else " AND ".join(wanted)
+
+
+def _match_term(term: Term) -> str:
+    ways = [f'"{" ".join(words)}"' for words in phrases(term.text)]
+    if term.prefix:
+        # A word that is complete stands in the index by its stem, which need not begin with what was typed.
+        ways += [f"{way} *" for way in ways]
+    if not ways:
+        return ""
+    either = ways[0] if len(ways) == 1 else f"({' OR '.join(ways)})"
+    return f"{term.field} : {either}" if term.field else either

@@ -234,6 +234,20 @@ def test_a_preview_shows_chunks_with_their_document_and_text(engine: Engine) -> 
     assert marks(engine, number) == [None, None]
 
 
+def test_b10_a_plan_over_chunks_is_about_those_chunks(engine: Engine) -> None:
+    number, ids = paragraphs(engine, "apple", "pear", "plum")
+
+    done = engine.bulk_mark(plan=engine.bulk_preview("mark", chunk_ids=ids[:1], mark="x")["plan"])
+    stale = engine.bulk_preview("mark", says="Section", mark="y")["plan"]
+    paragraphs(engine, "fig")
+    error = refused(engine, {"plan": stale, "force": True})
+
+    assert done["succeeded"] == 1
+    assert (error.http_status, error.code) == (409, "selection_changed")
+    assert "3 chunks then, 4 now" in error.message
+    assert marks(engine, number) == ["x", None, None]
+
+
 def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(engine: Engine) -> None:
     paragraphs(engine, "apple")
     assert engine._plugins is not None

@@ -22,7 +22,7 @@ from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
 
 EDGES = ("litestar", "cyclopts", "mcp")
 # The files of a plugin that are about an edge; whatever else it has is free of them.
-EDGE_FILES = {"routes", "commands", "folder_commands", "tools", "client"}
+EDGE_FILES = {"routes", "commands", "folder_commands", "open_commands", "render", "tools", "client"}
 HOST_EDGES = {"cli", "commands", "console", "csv", "http", "mcp_server", "server", "system", "testing", "web"}
 HEAVY = ("litestar", "mcp", "sqlalchemy", "numpy", "pydantic", "rich", "uvicorn")
 

@@ -167,6 +167,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
         applied = rows(home, "SELECT plugin, version FROM kb_migrations ORDER BY 1, 2")
         assert [step for step in applied if step[0] != "legalhold"] == [
             ("bulk", 1),
+            ("bulk", 2),
             ("documents", 1),
             ("documents", 2),
             ("full text", 2),

@@ -57,6 +57,8 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: 
     if not chosen:
         flags = ", ".join(item.flag or _flag(item.name) for item in filters)
         raise ConfigInvalid(f"no selection: give at least one of {flags}")
+    execute = getattr(cli.engine, f"bulk_{kind.name}")
+    asked: dict[str, Any] = given
     if not yes:
         preview = cli.engine.bulk_preview(kind.name, **given)
         count = preview["matched"]
@@ -74,7 +76,9 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: 
         if not cli.confirm("Proceed?", "--yes"):
             cli.say("nothing was changed")
             return 1
-    result = getattr(cli.engine, f"bulk_{kind.name}")(**given, **({"force": True} if force else {}))
+        # What was shown is what happens, whatever has changed meanwhile.
+        asked = {"plan": preview["plan"]}
+    result = execute(**asked, **({"force": True} if force else {}))
     if not cli.json and not result["matched"]:
         cli.print(f"no {kind.over} match: {describe(cli.plugins, chosen)}")
         return 0

@@ -6,9 +6,10 @@ import functools
 import operator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
+from kb_bulk.plans import read
 from kb_framework.api import MutationKind, resolve
 from kb_framework.plugins import Plugins
 from kb_framework.selection import Selector
@@ -17,16 +18,33 @@ from kb_framework.validation import Body
 FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
 
 
+PLAN: Any = (
+    Annotated[str | None, Field(description="The plan of a preview: executes exactly that, and once. No other field is needed.")],
+    None,
+)
+
+
 def operation_fields(kind: MutationKind) -> dict[str, Any]:
     return dict(resolve(kind.target).model_fields)
 
 
 def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
-    """The kind's operation, with the filters as further fields: the parsed body is the operation itself."""
+    """The kind's operation, with the filters as further fields: the parsed body is the operation itself.
+
+    What a body with a plan leaves out comes from the plan; whether the plan is genuine is for the service to say.
+    """
     operation = resolve(kind.target)
     filters = Selector(plugins).fields(kind.over)
     name = "Bulk" + kind.name.title().replace("_", "")
-    return create_model(name, __base__=operation, __doc__=kind.help, **filters, force=FORCE)
+    validators: Any = {"_filled": model_validator(mode="before")(_filled_from_plan)}
+    return create_model(name, __base__=operation, __doc__=kind.help, __validators__=validators, **filters, force=FORCE, plan=PLAN)
+
+
+def _filled_from_plan(cls: type[Any], values: Any) -> Any:
+    if not isinstance(values, dict) or not isinstance(values.get("plan"), str):
+        return values
+    given = {name: value for name, value in values.items() if value is not None}
+    return {**read(values["plan"]).fields, **given}
 
 
 def preview_model(plugins: Plugins) -> type[Any]:
@@ -85,6 +103,7 @@ class Preview(BaseModel):
     threshold: int
     exceeds: bool
     sample: list[SampleDocument] | list[SampleChunk]
+    plan: str
 
 
 class ThresholdError(BaseModel):

@@ -10,7 +10,15 @@ from kb_framework.plugins import Plugins
 
 @hookimpl
 def kb_migrations() -> list[api.Migration]:
-    return [api.Migration(1, "job_type", "kb_bulk.migrations:add_job_type")]
+    return [
+        api.Migration(1, "job_type", "kb_bulk.migrations:add_job_type"),
+        api.Migration(2, "plans", "kb_bulk.migrations:create_plans"),
+    ]
+
+
+@hookimpl
+def kb_settings() -> list[api.SettingsSection]:
+    return [api.SettingsSection("bulk", "kb_bulk.settings:BulkSettings")]
 
 
 @hookimpl

@@ -72,6 +72,10 @@ def get_job(engine: Engine, job_id: int) -> dict[str, Any]:
     return engine.get(f"/jobs/{job_id}")
 
 
+def get_sources(engine: Engine, document_id: int) -> list[dict[str, Any]]:
+    return engine.get(f"/documents/{document_id}/sources")["data"]
+
+
 def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None) -> dict[str, Any]:
     return engine.post("/sources/compare", {"files": files, **given(root=root)})
 

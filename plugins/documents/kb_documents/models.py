@@ -196,6 +196,17 @@ class SourcesIn(Body):
     root: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
 
 
+class Source(BaseModel):
+    """A file on somebody's disk that a document was read from, and the path it is known by."""
+
+    source: str
+    path: str
+
+
+class SourceList(BaseModel):
+    data: list[Source]
+
+
 class VanishedSource(BaseModel):
     source: str
     document_id: int

@@ -245,6 +245,14 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
     return documents.job(job_id, actor)
 
 
+@get("/documents/{document_id:int}/sources", sync_to_thread=True)
+def get_sources(
+    document_id: DocumentId, source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+) -> models.SourceList:
+    """The files on somebody's disk that a document was read from."""
+    return source_files.of_document(document_id, actor)
+
+
 @post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK)
 def compare_sources(
     data: JSONBody[models.SourcesIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
@@ -305,6 +313,7 @@ handlers = [
     merge_tags,
     list_jobs,
     get_job,
+    get_sources,
     compare_sources,
     forget_sources,
     start_upload,

@@ -26,7 +26,11 @@ class LexicalRetriever:
     """Full text, by BM25."""
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        found = tx.backend.search_text(tx.connection, query.text, allowed_chunks(query, tx), query.limit, _WEIGHTS)
+        allowed = allowed_chunks(query, tx)
+        if query.expression is not None:
+            found = tx.backend.search_expression(tx.connection, query.expression, allowed, query.limit, _WEIGHTS)
+        else:
+            found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS)
         return [Candidate(chunk, score) for chunk, score in found]
 
 
@@ -37,7 +41,7 @@ class VectorRetriever:
         self._embedding = embedding
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        vectors = self._embedding.encode([query.text])
+        vectors = [query.vector] if query.vector else self._embedding.encode([query.text])
         if vectors is None:
             raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
         space = self._embedding.space(tx)
