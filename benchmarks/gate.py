@@ -21,9 +21,9 @@ THRESHOLDS = [(0.0, 0.0), (0.34, 0.0), (0.34, 0.2), (0.34, 0.3), (0.34, 0.4), (0
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as file:
-        return [json.loads(line) for line in file]
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def relevant(path: Path) -> dict[str, set[str]]:
@@ -45,11 +45,11 @@ def fill(engine: Any, corpus: Path) -> None:
 def judged(kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]]) -> list[dict[str, Any]]:
     """Every candidate of every question, with what the gate looks at and whether it is relevant."""
     import sqlalchemy as sa
+    from kb_knowledge.gate import coverage, question_words, score_shares
 
     from kb_framework.api import Actor, RetrievalQuery
     from kb_framework.store.sql import among
     from kb_framework.store.tables import chunks, documents
-    from kb_knowledge.gate import coverage, question_words, score_shares
 
     found = []
     columns = (chunks.c.seq, chunks.c.content, documents.c.title, documents.c.metadata)
@@ -82,9 +82,10 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KB_DATA_DIR"] = str(chosen.home or folder)
+        from kb_knowledge.settings import KnowledgeSettings
+
         from kb_framework.app import open_kb
         from kb_framework.client import connect
-        from kb_knowledge.settings import KnowledgeSettings
 
         with connect() as engine:
             fill(engine, chosen.data / "scifact" / "corpus.jsonl.gz")

@@ -101,7 +101,8 @@ class Command(NamedTuple):
 class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
-    With `build`, the target is a function of the plugins and the tool's name that returns it.
+    With `build`, the target is a function of the plugins and the tool's name that returns it. With `asks`, the function's second
+    parameter is an `Ask`; with `samples`, it is a `Sample`.
     """
 
     name: str
@@ -114,6 +115,8 @@ class Tool(NamedTuple):
     open_world: bool = False
     build: bool = False
     contributed_by: str = ""
+    asks: bool = False
+    samples: bool = False
 
 
 class ClientMethod(NamedTuple):
@@ -465,6 +468,46 @@ class GeneratorObject(Protocol):
     model: str
 
     def generate(self, prompt: str) -> Iterator[str]: ...
+
+
+class Answer(NamedTuple):
+    """What a person said to a tool's question, with what the tool wanted to remember meanwhile."""
+
+    action: Literal["accept", "decline", "cancel"]
+    state: str
+
+
+class Ask(Protocol):
+    """Puts a yes-or-no question to the person behind an MCP client.
+
+    Some clients answer while the tool waits. Others come back with the answer in a second call, in which the tool finds it in
+    `answer` with the state that it gave: so look there first. The state is seen by the client, and what comes back is what the
+    client sends: it has to prove itself.
+    """
+
+    # Whether there is a client that can ask.
+    possible: bool
+    answer: Answer | None
+
+    def __call__(self, question: str, state: str) -> Answer: ...
+
+
+class Sampled(NamedTuple):
+    """What the MCP client's own model made of a prompt, with what the tool wanted to remember meanwhile."""
+
+    text: str
+    model: str
+    state: str
+
+
+class Sample(Protocol):
+    """Has the MCP client's own model answer a prompt. Some clients come back with it in a second call, as with `Ask`."""
+
+    # Whether there is a client that offers its model.
+    possible: bool
+    answer: Sampled | None
+
+    def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled: ...
 
 
 class Operation(Protocol):

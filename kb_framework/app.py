@@ -27,7 +27,7 @@ log = logging.getLogger("kb")
 
 # What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
 _PARTS = frozenset(
-    "store files plugins selector mutation retrieval embedding generation limiter services build".split(),
+    ["store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter", "services", "build"],
 )
 
 

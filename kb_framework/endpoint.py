@@ -213,7 +213,9 @@ class Endpoint:
     # What is said
 
     def failure(self, what: str) -> KBError:
-        return self._failed(f"the {self._noun} endpoint {self.shown} {what}", hint="try again later; kb config shows its settings")
+        return self._failed(
+            f"the {self._noun} endpoint {self.shown} {what}", hint="try again later; kb config shows its settings"
+        )
 
     def _refusal(self, answer: _Refusal) -> KBError:
         words = self._words(answer.body)

@@ -41,9 +41,10 @@ class KBError(Exception):
 
     def envelope(self) -> dict[str, Any]:
         """`{"success": false, "error": {…}}`: chunks by id."""
+        code = InvalidRequest.code if self.code == InvalidInput.code else self.code
         return {
             "success": False,
-            "error": {"code": self.code.upper(), "message": self.message, "details": self.details},
+            "error": {"code": code.upper(), "message": self.message, "details": self.details},
         }
 
 
@@ -51,6 +52,16 @@ class InvalidInput(KBError):
     code = "invalid_input"
     http_status = 400
     exit_code = 2
+
+
+class InvalidRequest(InvalidInput):
+    """What invalid input is called where chunks are asked for by id."""
+
+    code = "invalid_request"
+
+
+class InvalidUuid(InvalidInput):
+    code = "invalid_uuid"
 
 
 class ConfigInvalid(KBError):
@@ -113,6 +124,13 @@ class SelectionChanged(KBError):
 
 class PlanExpired(KBError):
     code = "plan_expired"
+    http_status = 409
+
+
+class Declined(KBError):
+    """The person who was asked did not say yes."""
+
+    code = "declined"
     http_status = 409
 
 

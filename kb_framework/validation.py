@@ -48,8 +48,13 @@ def clean_tag(tag: str) -> str:
     return tag
 
 
+def is_chunk_id(text: str) -> bool:
+    """Whether it is 8-4-4-4-12 hexadecimal digits, of any version and in any case."""
+    return _CHUNK_ID.fullmatch(text) is not None
+
+
 def _well_formed(text: str) -> str:
-    if not _CHUNK_ID.fullmatch(text):
+    if not is_chunk_id(text):
         raise ValueError("must be an id like 6ba7b810-9dad-11d1-80b4-00c04fd430c8")
     return text.lower()
 

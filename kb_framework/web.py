@@ -46,7 +46,6 @@ _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     403: errors.Forbidden,
     404: errors.NotFound,
     405: errors.MethodNotAllowed,
-    413: errors.PayloadTooLarge,
     415: errors.UnsupportedMediaType,
 }
 _DOCUMENTED = {
@@ -340,13 +339,15 @@ def _same_port(origin: str, host: str) -> bool:
 
 def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The one place where an exception becomes an HTTP answer, in the route's dialect."""
+    handler = request.scope.get("route_handler")
+    opt = handler.opt if handler else {}
     found = _translate(error)
     if found is None:
         request_id = request.scope.get("state", {}).get("request_id", "")
         log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
-        found = errors.InternalError(f"something went wrong; it was logged as {request_id}", id=request_id)
-    handler = request.scope.get("route_handler")
-    dialect = handler.opt.get("errors", "flat") if handler else "flat"
+        words = opt.get("failure") or f"something went wrong; it was logged as {request_id}"
+        found = errors.InternalError(words, id=request_id)
+    dialect = opt.get("errors", "flat")
     body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
     return Response(body, status_code=found.http_status, headers=_retry_after(found), media_type="application/json")
 
@@ -365,6 +366,8 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, HTTPException):
         if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
             return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
+        if error.status_code == errors.PayloadTooLarge.http_status:
+            return errors.PayloadTooLarge("Request payload too large")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +45,10 @@ class Backend(Protocol):
 
     def explain(self, error: BaseException | None) -> KBError | None:
         """What an error says of the database itself (busy, full, read-only, damaged), for a person; else None."""
+        ...
+
+    def time_limit(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
+        """Within it, a statement that runs on after so many seconds fails."""
         ...
 
     def begin_plan(self, connection: sa.Connection) -> None:
@@ -120,6 +125,10 @@ class Backend(Protocol):
 
     def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
         """The vectors of those of the chunks that have one."""
+        ...
+
+    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        """A chunk's vector, by its number, as part of a query; null where it has none."""
         ...
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:

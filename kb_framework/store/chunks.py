@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
+from kb_framework.store.sql import among
 from kb_framework.store.tables import Json, chunks
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ def added_column(item: ChunkColumn) -> sa.ColumnElement[Any]:
 def chunk_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
     """What whoever reads a chunk is given."""
     return [*(chunks.c[name] for name in FIELDS), *_added(item for item in plugins.chunk_columns if item.in_chunks)]
+
+
+def has_id(ids: Iterable[str]) -> sa.ColumnElement[bool]:
+    """The condition that a chunk has one of these ids.
+
+    By number, in a query of its own: beside a condition on the organization a planner may prefer to read all of its chunks.
+    """
+    named = chunks.alias()
+    return chunks.c.seq.in_(sa.select(named.c.seq).where(among(named.c.id, ids)))
 
 
 def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:

@@ -6,7 +6,8 @@ import contextlib
 import importlib
 import importlib.util
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 log = logging.getLogger("kb.store")
 
 _READERS = 8
+# How many instructions of its machine SQLite executes between two looks at the clock.
+_STEPS = 10_000
 # How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
 _VEC_SLOTS = 1024
 
@@ -118,6 +121,16 @@ class SqliteBackend:
             return None
         kind, message, hint = _EXPLANATIONS[code]
         return kind(message.format(reason=reason), hint=hint)
+
+    @contextlib.contextmanager
+    def time_limit(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        driver: Any = connection.connection.driver_connection
+        end = time.monotonic() + seconds
+        driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        try:
+            yield
+        finally:
+            driver.set_progress_handler(None, 0)
 
     def begin_plan(self, connection: sa.Connection) -> None:
         connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
@@ -256,6 +269,10 @@ class SqliteBackend:
         table = sa.table(index, sa.column("rowid"), sa.column("embedding"))
         found = connection.execute(sa.select(table.c.rowid, table.c.embedding).where(among(table.c.rowid, chunks)))
         return {row.rowid: row.embedding for row in found}
+
+    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        table = sa.table(index, sa.column("rowid"), sa.column("embedding", sa.LargeBinary))
+        return sa.select(table.c.embedding).where(table.c.rowid == chunk).scalar_subquery()
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:
         known = f"SELECT 1 FROM chunks WHERE chunks.seq = {index}_rowids.rowid"

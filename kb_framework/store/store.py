@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sqlalchemy as sa
@@ -80,9 +80,9 @@ class Store:
         event.listen(backend.writer, "before_cursor_execute", _notice_change)
 
     @contextmanager
-    def read(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
-        """A consistent view. It never takes the write lock."""
-        with self._translated(), self.backend.reader.begin() as connection:
+    def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
+        """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
+        with self._translated(), self.backend.reader.begin() as connection, self._limited(connection, seconds):
             yield Tx(connection, self.backend, organization_id)
 
     @contextmanager
@@ -95,6 +95,9 @@ class Store:
                 tx.move_revision()
             finally:
                 del connection.info[_TX]
+
+    def _limited(self, connection: sa.Connection, seconds: float | None) -> AbstractContextManager[None]:
+        return nullcontext() if seconds is None else self.backend.time_limit(connection, seconds)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

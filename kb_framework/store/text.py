@@ -34,7 +34,9 @@ _UNSPACED = (
 # Not yet composed: half-width kana.
 _HALF_WIDTH = "\uff66-\uff9f"
 # What belongs to a word without being a letter to the regular expression: accents, Hebrew and Arabic points, Indic vowels.
-_MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
+)
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _WORD = re.compile(f"[{_UNSPACED}]+|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
 _PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]+|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]|[{_MARKS}])+")

@@ -22,7 +22,8 @@ from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
 
 EDGES = ("litestar", "cyclopts", "mcp")
 # The files of a plugin that are about an edge; whatever else it has is free of them.
-EDGE_FILES = {"routes", "commands", "folder_commands", "open_commands", "render", "tools", "client"}
+EDGE_FILES = {"routes", "commands", "tools", "client", "render"}
+EDGE_FILES |= {"folder_commands", "open_commands", "chunk_commands", "chunk_tools", "ask_commands", "ask_tools", "context_routes"}
 HOST_EDGES = {"cli", "commands", "console", "csv", "http", "mcp_server", "server", "system", "testing", "web"}
 HEAVY = ("litestar", "mcp", "sqlalchemy", "numpy", "pydantic", "rich", "uvicorn")
 

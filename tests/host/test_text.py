@@ -13,7 +13,9 @@ from kb_framework.store.text import MAX_TERMS, find_terms, index_fields, phrases
 
 def matches(text: str, query: str) -> bool:
     indexed = index_fields([text])[0].split(" ")
-    return any(term in indexed or (prefix and any(token.startswith(term) for token in indexed)) for term, prefix in query_terms(query))
+    return any(
+        term in indexed or (prefix and any(token.startswith(term) for token in indexed)) for term, prefix in query_terms(query)
+    )
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,9 @@ def test_k2_what_a_guard_protects_gets_no_event(kb_engine: Engine) -> None:
     assert kb_engine.list_events()["meta"]["total"] == 0
 
 
-@pytest.mark.parametrize("statement", ["UPDATE knowledge_chunk_events SET reason = 'other'", "DELETE FROM knowledge_chunk_events"])
+@pytest.mark.parametrize(
+    "statement", ["UPDATE knowledge_chunk_events SET reason = 'other'", "DELETE FROM knowledge_chunk_events"]
+)
 def test_k2_the_database_itself_refuses_to_change_or_delete_events(kb_engine: Engine, chunk_of: Add, statement: str) -> None:
     kb_engine.deactivate_chunk(chunk_of("a chunk"))
 

@@ -18,5 +18,9 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     return method
 
 
+def get_chunks(engine: Engine, chunk_ids: list[str], **options: Any) -> dict[str, Any]:
+    return engine.post("/chunks/bulk", {"chunk_ids": chunk_ids, **given(**options)})
+
+
 def bulk_preview(engine: Engine, operation: str, **parameters: Any) -> dict[str, Any]:
     return engine.post("/bulk/preview", {"operation": operation, **given(**parameters)})

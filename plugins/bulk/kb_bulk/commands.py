@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_bulk.wording import announcement, describe
 from kb_framework.api import Flag, MutationKind, resolve
 from kb_framework.console import Cli
 from kb_framework.csv import CommaListOrNone, CommaNumbersOrNone
@@ -72,7 +73,7 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: 
                 hint="--force proceeds all the same",
                 **{name: preview[name] for name in ("matched", "total", "percent", "threshold")},
             )
-        cli.say(f"This will {kind.verb} {count} {kind.over} matching: {describe(cli.plugins, chosen)}")
+        cli.say(announcement(cli.plugins, kind, count, chosen))
         if not cli.confirm("Proceed?", "--yes"):
             cli.say("nothing was changed")
             return 1
@@ -90,15 +91,6 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: 
         name = "chunk" if kind.over == "chunks" else "document"
         cli.say(f"{name} {item[f'{name}_id']}: {item['error']}")
     return 1 if result["failed"] else 0
-
-
-def describe(plugins: Plugins, chosen: dict[str, Any]) -> str:
-    """The filters as a person reads them: `tags=[draft,old] type=note`."""
-    labels = {item.name: (item.flag.lstrip("-") or item.name) for item in plugins.filters}
-    shown = {key: f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value) for key, value in chosen.items()}
-    order = ("tags", "doc_type")
-    names = sorted(shown, key=lambda key: (order.index(key) if key in order else len(order), key))
-    return " ".join(f"{labels[name]}={shown[name]}" for name in names)
 
 
 def _operation_flags(kind: MutationKind) -> dict[str, tuple[Any, str, str]]:

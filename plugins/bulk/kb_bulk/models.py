@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
@@ -22,6 +22,15 @@ PLAN: Any = (
     Annotated[str | None, Field(description="The plan of a preview: executes exactly that, and once. No other field is needed.")],
     None,
 )
+
+
+_IDS = {
+    "type": "array",
+    "items": {"type": "string", "format": "uuid"},
+    "minItems": 1,
+    "maxItems": 100,
+    "description": "The ids of chunks.",
+}
 
 
 def operation_fields(kind: MutationKind) -> dict[str, Any]:
@@ -71,6 +80,28 @@ def _any_of(infos: list[FieldInfo]) -> Any:
     """A field that two kinds may have under the same name, of whatever type."""
     annotation: Any = functools.reduce(operator.or_, (info.annotation for info in infos))
     return Annotated[annotation | None, Field(description=infos[0].description)], None
+
+
+class ChunksIn(Body):
+    """Which chunks, by id. What is wrong with the ids is said in this route's own words, by the service."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["chunk_ids"]})
+
+    chunk_ids: Annotated[Any, WithJsonSchema(_IDS)] = None
+    include_embeddings: Annotated[bool, Field(description="Include vector embeddings.")] = False
+    include_source: Annotated[bool, Field(description="Include the job that each chunk came from.")] = False
+
+
+class FoundChunks(BaseModel):
+    chunks: list[dict[str, Any]]
+    found_count: int
+    requested_count: int
+    not_found: list[str]
+
+
+class ChunksFound(BaseModel):
+    success: Literal[True] = True
+    data: FoundChunks
 
 
 class BulkResult(BaseModel):

@@ -38,7 +38,7 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("bulk", "kb_bulk.service:BulkService")]
+    return [api.Service("bulk", "kb_bulk.service:BulkService"), api.Service("chunks", "kb_bulk.chunks:ChunksService")]
 
 
 @hookimpl
@@ -48,12 +48,13 @@ def kb_routes() -> list[api.Routes]:
 
 @hookimpl
 def kb_capabilities() -> Mapping[str, bool]:
-    return {"bulk": True}
+    return {"bulk": True, "chunks_by_id": True}
 
 
 @hookimpl
 def kb_commands(plugins: Plugins) -> list[api.Command]:
-    return [
+    get = api.Command("chunks get", "kb_bulk.chunk_commands:get", help="Show chunks by id.", group="Knowledge")
+    return [get] + [
         api.Command(
             kind.command_name,
             "kb_bulk.commands:build",
@@ -69,7 +70,8 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
 
 @hookimpl
 def kb_tools(plugins: Plugins) -> list[api.Tool]:
-    return [
+    get = api.Tool("kb_get_chunks", "kb_bulk.chunk_tools:get_chunks", "Get chunks", "read", read_only=True, idempotent=True)
+    return [get] + [
         api.Tool(
             kind.tool_name,
             "kb_bulk.tools:build",
@@ -79,6 +81,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             idempotent=True,
             build=True,
             contributed_by=plugins.kinds.plugin_of(kind.name),
+            asks=True,
         )
         for kind in plugins.kinds
         if kind.bulk
@@ -94,4 +97,4 @@ def kb_client_methods(plugins: Plugins) -> list[api.ClientMethod]:
         for kind in plugins.kinds
         if kind.bulk
     ]
-    return [*methods, api.ClientMethod("bulk_preview", "kb_bulk.client:bulk_preview")]
+    return [*methods, *(api.ClientMethod(name, f"kb_bulk.client:{name}") for name in ("bulk_preview", "get_chunks"))]

@@ -150,7 +150,9 @@ class DocumentsService:
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
         self.get(document_id, actor)
-        query = sa.select(*chunk_columns(self._plugins)).select_from(chunks.join(documents, documents.c.id == chunks.c.document_id))
+        query = sa.select(*chunk_columns(self._plugins)).select_from(
+            chunks.join(documents, documents.c.id == chunks.c.document_id)
+        )
         with self._store.read(actor.organization_id) as tx:
             here = (tx.owns(chunks), chunks.c.document_id == document_id, *readable(self._plugins, actor, tx))
             return [dict(row) for row in tx.rows(query.where(*here).order_by(chunks.c.chunk_index))]

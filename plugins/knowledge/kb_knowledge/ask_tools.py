@@ -6,7 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from kb_framework.api import Sample
 from kb_framework.client import Engine
+
+_ANSWER_TOKENS = 1024
 
 TopK = Annotated[int | None, Field(description="How many candidates are looked at, 1 to 100.")]
 MaxTokens = Annotated[int | None, Field(description="How long the prompt may be.")]
@@ -32,6 +35,7 @@ def context(
 
 def ask(
     engine: Engine,
+    sample: Sample,
     query: str,
     top_k: TopK = None,
     max_tokens: MaxTokens = None,
@@ -40,4 +44,11 @@ def ask(
     exclude: Ids = None,
 ) -> dict[str, Any]:
     """Have a question answered from the knowledge base, with checked citations; without a generator, the context comes back."""
-    return engine.ask(query, top_k=top_k, max_tokens=max_tokens, filters=filters, pin=pin, exclude=exclude)
+    said = sample.answer
+    if said is None:
+        asked = engine.ask(query, top_k=top_k, max_tokens=max_tokens, filters=filters, pin=pin, exclude=exclude)
+        if asked["answer"] is not None or not sample.possible:
+            return asked
+        # Nothing here generates, but the client has a model.
+        said = sample(asked["context"]["prompt"], _ANSWER_TOKENS, asked["snapshot_id"])
+    return {"answer": engine.answer_snapshot(said.state, said.text, said.model), "snapshot_id": said.state}

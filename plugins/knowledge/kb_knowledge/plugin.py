@@ -71,9 +71,7 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
 
 
 @hookimpl
-def kb_gate_hits(
-    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]
-) -> list[api.Rejection]:
+def kb_gate_hits(query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]) -> list[api.Rejection]:
     return services["knowledge_gate"].reject(query.text, hits)
 
 
@@ -175,7 +173,10 @@ def kb_commands() -> list[api.Command]:
         ),
         api.Command("snapshots", "kb_knowledge.ask_commands:snapshots", help="List snapshots of contexts.", group="Knowledge"),
         api.Command(
-            "snapshots show", "kb_knowledge.ask_commands:show_snapshot", help="Show what a context was made of.", group="Knowledge"
+            "snapshots show",
+            "kb_knowledge.ask_commands:show_snapshot",
+            help="Show what a context was made of.",
+            group="Knowledge",
         ),
         command("chunks left-over", "left_over", "List curation whose text is gone, and which waits for it to come back."),
     ]
@@ -195,7 +196,7 @@ def kb_tools() -> list[api.Tool]:
         tool("kb_chunks_set_policy", "set_policy", "Set a chunk's policy"),
         tool("kb_chunks_history", "history", "Show a chunk's history", reads=True),
         api.Tool("kb_context", "kb_knowledge.ask_tools:context", "Assemble a context", "read"),
-        api.Tool("kb_ask", "kb_knowledge.ask_tools:ask", "Answer a question", "read", open_world=True),
+        api.Tool("kb_ask", "kb_knowledge.ask_tools:ask", "Answer a question", "read", open_world=True, samples=True),
         tool("kb_impact", "impact", "What a chunk was used for", "read", reads=True),
         api.Tool("kb_chunks_delete", "kb_knowledge.tools:delete", "Delete a chunk", "admin", destructive=True),
     ]

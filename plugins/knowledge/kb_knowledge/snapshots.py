@@ -78,9 +78,7 @@ class SnapshotsService:
         using = sa.select(snapshot_chunks.c.snapshot_id).where(snapshot_chunks.c.chunk_id == chunk_id.lower())
         return self._page(actor, page, [snapshots.c.id.in_(using)])
 
-    def _page(
-        self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]
-    ) -> tuple[list[SnapshotSummary], PageMeta]:
+    def _page(self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]) -> tuple[list[SnapshotSummary], PageMeta]:
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(snapshots).where(tx.owns(snapshots), *where))
             query = sa.select(snapshots).where(tx.owns(snapshots), *where).order_by(snapshots.c.seq.desc())

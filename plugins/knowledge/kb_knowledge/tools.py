@@ -24,9 +24,7 @@ def list_chunks(
     per_page: int = 20,
 ) -> dict[str, Any]:
     """List chunks with their curation, whether they can be found or not. To find text for an answer, search instead."""
-    return engine.list_chunks(
-        q=q, kind=kind, status=status, policy=policy, source_type=source_type, page=page, per_page=per_page
-    )
+    return engine.list_chunks(q=q, kind=kind, status=status, policy=policy, source_type=source_type, page=page, per_page=per_page)
 
 
 def show(engine: Engine, chunk_id: str) -> dict[str, Any]:

@@ -16,6 +16,4 @@ def research_recent(engine: Engine, **params: Any) -> dict[str, Any]:
 
 
 def research_add(engine: Engine, snippet_text: str, chunk_kind: str, **fields: Any) -> dict[str, Any]:
-    return engine.post(
-        "/research/add-to-knowledge", {"snippet_text": snippet_text, "chunk_kind": chunk_kind, **given(**fields)}
-    )
+    return engine.post("/research/add-to-knowledge", {"snippet_text": snippet_text, "chunk_kind": chunk_kind, **given(**fields)})

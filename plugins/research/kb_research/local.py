@@ -57,8 +57,7 @@ class LocalFiles:
         terms = {term for term, _ in query_terms(query.text)}
         scored = sorted(_scores(pieces, terms), key=lambda pair: (-pair[0], pair[1].ref, pair[1].text))
         return [
-            ResearchResult(piece.text, score, piece.source_type, piece.ref, piece.title)
-            for score, piece in scored[: query.limit]
+            ResearchResult(piece.text, score, piece.source_type, piece.ref, piece.title) for score, piece in scored[: query.limit]
         ]
 
     def _pieces(self) -> list[_Piece]:

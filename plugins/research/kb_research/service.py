@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from kb_knowledge.adding import AddingService
+from kb_knowledge.api import NewChunk
 
 from kb_framework.api import Actor, ResearchQuery, ResearchResult
 from kb_framework.errors import KBError
@@ -17,8 +19,6 @@ from kb_framework.plugins import Plugins
 from kb_framework.store.limits import Limit, Limiter
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import now
-from kb_knowledge.adding import AddingService
-from kb_knowledge.api import NewChunk
 from kb_research.models import Added, AddIn, Filters, Result, SavedItem, SearchIn, SearchOut
 from kb_research.settings import ResearchSettings
 from kb_research.suggest import suggest
@@ -56,7 +56,7 @@ class ResearchService:
         for item in self._plugins.research_sources:
             try:
                 found = self._source(item.name).search(query)
-            except Exception as error:  # noqa: BLE001 - whatever a source raises costs that source alone
+            except Exception as error:
                 lost.append(f"{item.name} was left out: {error.message if isinstance(error, KBError) else 'it failed'}")
                 log.warning("research source %s failed", item.name, exc_info=error)
                 continue

@@ -35,9 +35,7 @@ class StoreSource:
         retrievers = _PAIR if set(_PAIR) <= set(names) else tuple(names)
         if not retrievers:
             return []
-        asked = RetrievalQuery(
-            query.text, query.actor, max(_POOL, query.limit), retrievers, "research", _condition(query)
-        )
+        asked = RetrievalQuery(query.text, query.actor, max(_POOL, query.limit), retrievers, "research", _condition(query))
         with self._store.read(query.actor.organization_id) as tx:
             hits = self._retrieval.search(asked, tx).hits[: query.limit]
             rows = _rows(tx, [hit.chunk for hit in hits])
