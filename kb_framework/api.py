@@ -8,7 +8,7 @@ entry point costs nothing at start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -67,7 +67,8 @@ class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `limiter`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`,
+    `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), or another service's name.
     """
 
     name: str
@@ -101,7 +102,7 @@ class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
     With `build`, the target is a function of the plugins and the tool's name that returns it. With `asks`, the function's second
-    parameter is an `Ask`.
+    parameter is an `Ask`; with `samples`, it is a `Sample`.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Tool(NamedTuple):
     build: bool = False
     contributed_by: str = ""
     asks: bool = False
+    samples: bool = False
 
 
 class ClientMethod(NamedTuple):
@@ -242,6 +244,20 @@ class ChunkColumn(NamedTuple):
     in_hits: bool = False
 
 
+class Generator(NamedTuple):
+    """A class built like a service that satisfies `GeneratorObject`."""
+
+    name: str
+    target: str
+
+
+class ResearchSource(NamedTuple):
+    """A class built like a service, with `search(query: ResearchQuery) -> list[ResearchResult]`, best first."""
+
+    name: str
+    target: str
+
+
 class WireObject(NamedTuple):
     """What is sent under a name and a version, `"weather_report.v1"`: the target is its pydantic model."""
 
@@ -365,6 +381,52 @@ class Hit(NamedTuple):
     scores: Mapping[str, float]
 
 
+class ScoredChunk(NamedTuple):
+    """A hit with its text, for whoever judges whether it is relevant."""
+
+    chunk: int
+    chunk_id: str
+    title: str
+    content: str
+    score: float
+    ranks: Mapping[str, int]
+    scores: Mapping[str, float]
+
+
+class Rejection(NamedTuple):
+    """Why a hit, by its number, is not relevant."""
+
+    chunk: int
+    reason: str
+
+
+class ResearchQuery(NamedTuple):
+    """What to look for in a source, and what must hold: all tags, one of the types, the times, the beginning of a path."""
+
+    text: str
+    actor: Actor
+    limit: int
+    tags: tuple[str, ...] = ()
+    source_types: tuple[str, ...] = ()
+    created_after: str | None = None
+    created_before: str | None = None
+    path_prefix: str | None = None
+
+
+class ResearchResult(NamedTuple):
+    """A whole snippet with where it is from. What is a chunk already says so, and what that chunk was decided to be."""
+
+    snippet_text: str
+    score: float
+    source_type: str
+    source_ref: str | None = None
+    source_title: str | None = None
+    chunk_id: str | None = None
+    document_id: int | None = None
+    chunk_kind: str | None = None
+    usage_policy: str | None = None
+
+
 class Attachment(NamedTuple):
     """A file inside a file: a mail's attachment, an archive's member. It becomes a document of its own."""
 
@@ -410,6 +472,18 @@ class EmbedderObject(Protocol):
     def encode(self, texts: list[str]) -> list[bytes]: ...
 
 
+class GeneratorObject(Protocol):
+    """What a generator target offers.
+
+    `generate` gives the text piece by piece, as it comes. One that needs something first, a key or an address, may have an
+    attribute `problem`: a sentence that says what, or None. What fails raises a `KBError`.
+    """
+
+    model: str
+
+    def generate(self, prompt: str) -> Iterator[str]: ...
+
+
 class Answer(NamedTuple):
     """What a person said to a tool's question, with what the tool wanted to remember meanwhile."""
 
@@ -430,6 +504,24 @@ class Ask(Protocol):
     answer: Answer | None
 
     def __call__(self, question: str, state: str) -> Answer: ...
+
+
+class Sampled(NamedTuple):
+    """What the MCP client's own model made of a prompt, with what the tool wanted to remember meanwhile."""
+
+    text: str
+    model: str
+    state: str
+
+
+class Sample(Protocol):
+    """Has the MCP client's own model answer a prompt. Some clients come back with it in a second call, as with `Ask`."""
+
+    # Whether there is a client that offers its model.
+    possible: bool
+    answer: Sampled | None
+
+    def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled: ...
 
 
 class Operation(Protocol):

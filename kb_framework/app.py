@@ -12,6 +12,7 @@ from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
 from kb_framework.errors import KBError, StoreUnusable
 from kb_framework.files import Files
+from kb_framework.generation import Generation
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
@@ -23,6 +24,11 @@ from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
 
 log = logging.getLogger("kb")
+
+# What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
+_PARTS = frozenset(
+    ["store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter", "services", "build"],
+)
 
 
 class Services(Mapping[str, Any]):
@@ -67,6 +73,7 @@ class KB:
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, settings.host, self.build)
+        self.generation = Generation(plugins, self.build)
         self.limiter = Limiter(store)
 
     def build(self, plugin: str, target: str) -> Any:
@@ -88,7 +95,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "limiter"}:
+        if name in _PARTS:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

@@ -184,6 +184,14 @@ class EmbedderUnavailable(KBError):
     http_status = 400
 
 
+class GeneratorUnavailable(KBError):
+    """No answer can be generated: nothing is configured, or the endpoint does not answer."""
+
+    code = "generator_unavailable"
+    http_status = 503
+    exit_code = 3
+
+
 class PluginFailed(KBError):
     """A plugin did not load, or its hook raised."""
 

@@ -334,6 +334,40 @@ def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def kb_generators() -> Iterable[api.Generator]:  # type: ignore[empty-body]
+    """Declare models that turn an assembled context into an answer; `KB_KNOWLEDGE_GENERATOR` chooses one by name.
+
+    Called at start. Return generators; one is built when a question is first answered with it. An exception marks the plugin
+    as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_generators():
+        return [api.Generator("oracle", "kb_weather.oracle:Oracle")]
+    ```
+    """
+
+
+@hookspec
+def kb_research_sources() -> Iterable[api.ResearchSource]:  # type: ignore[empty-body]
+    """Declare places beyond the store that research searches.
+
+    Called at start. Return sources; one is built when research first searches, and asked with every search. One that raises
+    while searching is reported and the others answer. An exception here marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_research_sources():
+        return [api.ResearchSource("almanac", "kb_weather.almanac:Almanac")]
+    ```
+    """
+
+
 # In flight
 
 
@@ -461,5 +495,24 @@ def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candida
     def kb_fuse_hits(lists):
         best = max(lists.values(), key=len)
         return [api.Hit(c.chunk, c.score, {}, {}) for c in best]
+    ```
+    """
+
+
+@hookspec
+def kb_gate_hits(  # type: ignore[empty-body]
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+) -> Iterable[api.Rejection]:
+    """Reject hits that are not relevant to the question, before a context is made of them.
+
+    Called once per context with the best hits, best first, every gate every time. Return rejections; what any gate rejects is
+    left out, and its reason is kept with the snapshot. An exception stops the assembly.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_gate_hits(hits):
+        return [api.Rejection(hit.chunk, "too short to say anything") for hit in hits if len(hit.content) < 10]
     ```
     """

@@ -25,7 +25,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from kb_framework import __version__
-from kb_framework.api import Answer, Profile, Tool, resolve
+from kb_framework.api import Answer, Profile, Sampled, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
@@ -43,6 +43,8 @@ INSTRUCTIONS = (
 _QUESTION = "confirm"
 _YES: dict[str, Any] = {"type": "object", "properties": {}}
 _ASKS_BETWEEN_CALLS = "2026-07-28"
+# The one prompt of a call.
+_PROMPT = "answer"
 # What a token is depends on the model; four characters are close for JSON and English.
 _CHARACTERS_PER_TOKEN = 4
 
@@ -55,6 +57,7 @@ class BoundTool:
     parameters: type[BaseModel]
     description: types.Tool
     asks: bool = False
+    samples: bool = False
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         values = dict(given)
@@ -95,7 +98,7 @@ def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
 def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
     target = resolve(tool.target)
     function = target(plugins, tool.name) if tool.build else target
-    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[2 if tool.asks else 1 :]
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[2 if tool.asks or tool.samples else 1 :]
     fields: dict[str, Any] = {
         item.name: (item.annotation, ... if item.default is inspect.Parameter.empty else item.default) for item in parameters
     }
@@ -117,7 +120,7 @@ def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
             open_world_hint=tool.open_world,
         ),
     )
-    return BoundTool(function, model, description, tool.asks)
+    return BoundTool(function, model, description, tool.asks, tool.samples)
 
 
 def tool_costs(plugins: Plugins, profile: Profile) -> dict[str, int]:
@@ -143,12 +146,10 @@ def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profi
         if tool is None:
             return _failure(InvalidInput(f"there is no tool {params.name!r}", field="name").v1())
         try:
-            return await anyio.to_thread.run_sync(_call, tool, engine, params.arguments or {}, Asking(context, params))
+            beside = Sampling(context, params) if tool.samples else Asking(context, params)
+            return await anyio.to_thread.run_sync(_call, tool, engine, params.arguments or {}, beside)
         except _Unanswered as unanswered:
-            request = types.ElicitRequest(
-                params=types.ElicitRequestFormParams(message=unanswered.question, requested_schema=_YES)
-            )
-            return types.InputRequiredResult(input_requests={_QUESTION: request}, request_state=unanswered.state)
+            return types.InputRequiredResult(input_requests=unanswered.requests, request_state=unanswered.state)
 
     return Server(
         "kb",
@@ -163,8 +164,8 @@ def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profi
 class _Unanswered(BaseException):
     """A question that the client answers by calling again. Not an error: no tool may catch it as one."""
 
-    def __init__(self, question: str, state: str) -> None:
-        self.question = question
+    def __init__(self, requests: dict[str, Any], state: str) -> None:
+        self.requests = requests
         self.state = state
 
 
@@ -183,18 +184,46 @@ class Asking:
 
     def __call__(self, question: str, state: str) -> Answer:
         if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
-            raise _Unanswered(question, state)
+            form = types.ElicitRequestFormParams(message=question, requested_schema=_YES)
+            raise _Unanswered({_QUESTION: types.ElicitRequest(params=form)}, state)
         result = anyio.from_thread.run(self._context.session.elicit_form, question, _YES, self._context.request_id)
         return Answer(result.action, state)
 
 
-def _call(tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any], ask: Asking) -> types.CallToolResult:
+class Sampling:
+    """The `Sample` of one call."""
+
+    def __init__(self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
+        self._context = context
+        capabilities = context.session.client_capabilities
+        self.possible = capabilities is not None and capabilities.sampling is not None
+        said = (params.input_responses or {}).get(_PROMPT)
+        state = params.request_state
+        self.answer = _sampled(said, state) if isinstance(said, types.CreateMessageResult) and state is not None else None
+
+    def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled:
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
+        request = types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens))
+        if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
+            raise _Unanswered({_PROMPT: request}, state)
+        result = anyio.from_thread.run(self._context.session.send_request, request, types.CreateMessageResult)
+        return _sampled(result, state)
+
+
+def _sampled(result: types.CreateMessageResult, state: str) -> Sampled:
+    return Sampled(getattr(result.content, "text", ""), result.model, state)
+
+
+def _call(
+    tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any], beside: Asking | Sampling | None = None
+) -> types.CallToolResult:
     """The one place where an error becomes a tool's answer: an engine's error with its own body, any other as error.v1."""
     try:
         # Whatever a tool answers is read by a model.
         given = tool.arguments(arguments)
         reading = engine().read_by("model")
-        result = tool.function(reading, ask, **given) if tool.asks else tool.function(reading, **given)
+        both = (reading, beside) if tool.asks or tool.samples else (reading,)
+        result = tool.function(*both, **given)
     except EngineError as error:
         return _failure(error.body)
     except ValidationError as error:

@@ -135,6 +135,8 @@ class Plugins:
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
         self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
+        self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
+        self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
         self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
@@ -154,6 +156,8 @@ class Plugins:
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
             "kb_chunk_columns": self.chunk_columns,
+            "kb_generators": self.generators,
+            "kb_research_sources": self.research_sources,
             "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
@@ -395,6 +399,20 @@ class Plugins:
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+    def gate_hits(
+        self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+    ) -> dict[int, str]:
+        """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
+        reasons: dict[int, str] = {}
+        for plugin in self._each("kb_gate_hits"):
+            try:
+                arguments = {"query": query, "hits": hits, "services": services, "tx": tx}
+                for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
+                    reasons.setdefault(rejection.chunk, rejection.reason)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error
+        return reasons
 
 
 def _objections(answer: Any) -> list[api.Objection]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -52,3 +52,13 @@ def readable(plugins: Plugins, actor: Actor, tx: Tx) -> list[sa.ColumnElement[bo
 
 def _added(items: Iterable[ChunkColumn]) -> list[sa.ColumnElement[Any]]:
     return [added_column(item) for item in items]
+
+
+def citation(path: str | None, document_id: int, metadata: Mapping[str, Any]) -> str:
+    """Where to look for a chunk: `a.md#L3-L9`, `b.pdf#page=4`."""
+    place = path or f"document/{document_id}"
+    if "page" in metadata:
+        return f"{place}#page={metadata['page']}"
+    if "line_start" in metadata:
+        return f"{place}#L{metadata['line_start']}-L{metadata['line_end']}"
+    return place

@@ -171,7 +171,7 @@ class SqliteBackend:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _fts.c.rowid.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _UNPUSHED.in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
@@ -386,6 +386,8 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
 }
 
 _fts = sa.table("chunks_fts", sa.column("rowid"))
+# With its sign the rowid is no key to FTS5, which would else match the whole question once for every allowed chunk.
+_UNPUSHED = sa.literal_column("+chunks_fts.rowid", sa.Integer)
 
 
 def _match_any(text: str) -> str:

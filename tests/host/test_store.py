@@ -176,6 +176,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),
+            ("research", 1),
             ("search", 1),
         ]
         assert rows(home, "SELECT count(*) FROM organizations") == [(1,)]

@@ -50,3 +50,27 @@ def export_events(engine: Engine, **params: Any) -> Iterator[bytes]:
 
 def list_left_over(engine: Engine, **params: Any) -> dict[str, Any]:
     return engine.get("/knowledge/left-over", **params)
+
+
+def knowledge_context(engine: Engine, query: str, **options: Any) -> dict[str, Any]:
+    return engine.post("/knowledge/context", {"query": query, **given(**options)})
+
+
+def ask(engine: Engine, query: str, **options: Any) -> dict[str, Any]:
+    return engine.post("/knowledge/ask", {"query": query, **given(**options)})
+
+
+def list_snapshots(engine: Engine, **params: Any) -> dict[str, Any]:
+    return engine.get("/knowledge/snapshots", **params)
+
+
+def get_snapshot(engine: Engine, snapshot_id: str) -> dict[str, Any]:
+    return engine.get(f"/knowledge/snapshots/{snapshot_id}")
+
+
+def answer_snapshot(engine: Engine, snapshot_id: str, text: str, model: str) -> dict[str, Any]:
+    return engine.put(f"/knowledge/snapshots/{snapshot_id}/answer", {"text": text, "model": model})
+
+
+def chunk_impact(engine: Engine, chunk_id: str, **params: Any) -> dict[str, Any]:
+    return engine.get(f"/knowledge/chunks/{chunk_id}/impact", **params)

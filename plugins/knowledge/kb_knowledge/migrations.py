@@ -12,7 +12,8 @@ def add_curation(tx: Tx) -> None:
     """Every chunk that is there becomes an active fact of normal use, as its defaults say."""
     for name, definition in COLUMNS.items():
         tx.execute(sa.text(f"ALTER TABLE chunks ADD COLUMN {name} {definition}"))
-    for name in INDEXED:
+    # Where the same text came from before is asked with every chunk that is added.
+    for name in (*INDEXED, "content_hash"):
         tx.execute(sa.text(f"CREATE INDEX chunks_by_{name} ON chunks (organization_id, {name})"))
 
 

@@ -42,12 +42,20 @@ def kb_services() -> list[api.Service]:
         api.Service("knowledge", "kb_knowledge.service:KnowledgeService"),
         api.Service("knowledge_events", "kb_knowledge.events:EventsService"),
         api.Service("knowledge_left_over", "kb_knowledge.carry:LeftOverService"),
+        api.Service("knowledge_adding", "kb_knowledge.adding:AddingService"),
+        api.Service("knowledge_gate", "kb_knowledge.gate:Gate"),
+        api.Service("knowledge_context", "kb_knowledge.context:ContextService"),
+        api.Service("knowledge_snapshots", "kb_knowledge.snapshots:SnapshotsService"),
+        api.Service("knowledge_generation", "kb_knowledge.generation:GenerationService"),
     ]
 
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("knowledge", "kb_knowledge.routes:handlers")]
+    return [
+        api.Routes("knowledge", "kb_knowledge.routes:handlers"),
+        api.Routes("knowledge_context", "kb_knowledge.context_routes:handlers", build=True),
+    ]
 
 
 @hookimpl
@@ -60,6 +68,16 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
     from kb_knowledge.conditions import narrow
 
     return narrow(actor, purpose, tx)
+
+
+@hookimpl
+def kb_gate_hits(query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]) -> list[api.Rejection]:
+    return services["knowledge_gate"].reject(query.text, hits)
+
+
+@hookimpl
+def kb_generators() -> list[api.Generator]:
+    return [api.Generator("openai", "kb_knowledge.openai:OpenAI")]
 
 
 @hookimpl(wrapper=True)
@@ -149,6 +167,17 @@ def kb_commands() -> list[api.Command]:
         command("chunks delete", "delete", "Delete a chunk for good."),
         command("chunks history", "history", "Show every event of a chunk, also of one that is gone."),
         command("chunks events", "list_events", "List events, or write them as lines of JSON."),
+        api.Command("ask", "kb_knowledge.ask_commands:ask", help="Answer a question from the knowledge base.", group="Search"),
+        api.Command(
+            "impact", "kb_knowledge.ask_commands:impact", help="List the snapshots that a chunk was used for.", group="Knowledge"
+        ),
+        api.Command("snapshots", "kb_knowledge.ask_commands:snapshots", help="List snapshots of contexts.", group="Knowledge"),
+        api.Command(
+            "snapshots show",
+            "kb_knowledge.ask_commands:show_snapshot",
+            help="Show what a context was made of.",
+            group="Knowledge",
+        ),
         command("chunks left-over", "left_over", "List curation whose text is gone, and which waits for it to come back."),
     ]
 
@@ -166,6 +195,9 @@ def kb_tools() -> list[api.Tool]:
         tool("kb_chunks_reclassify", "reclassify", "Reclassify a chunk"),
         tool("kb_chunks_set_policy", "set_policy", "Set a chunk's policy"),
         tool("kb_chunks_history", "history", "Show a chunk's history", reads=True),
+        api.Tool("kb_context", "kb_knowledge.ask_tools:context", "Assemble a context", "read"),
+        api.Tool("kb_ask", "kb_knowledge.ask_tools:ask", "Answer a question", "read", open_world=True, samples=True),
+        tool("kb_impact", "impact", "What a chunk was used for", "read", reads=True),
         api.Tool("kb_chunks_delete", "kb_knowledge.tools:delete", "Delete a chunk", "admin", destructive=True),
     ]
 
@@ -174,6 +206,7 @@ def kb_tools() -> list[api.Tool]:
 def kb_client_methods() -> list[api.ClientMethod]:
     names = (
         "list_chunks get_chunk deactivate_chunk activate_chunk reclassify_chunk set_chunk_policy delete_chunk "
-        "chunk_history list_events export_events list_left_over"
+        "chunk_history list_events export_events list_left_over knowledge_context ask list_snapshots get_snapshot "
+        "answer_snapshot chunk_impact"
     )
     return [api.ClientMethod(name, f"kb_knowledge.client:{name}") for name in names.split()]

@@ -12,9 +12,13 @@ class KnowledgeSettings(Section):
     snapshot_days: WholeNumber = Field(
         365, ge=0, description="Days that snapshots of contexts and answers are kept; 0 keeps them for ever."
     )
-    gate_coverage: Number = Field(
-        0.35, ge=0, le=1, description="How much of a question's words, weighed by rarity, a chunk must hold to be relevant."
+    gate_score: Number = Field(
+        0.34, ge=0, le=1, description="A hit with a smaller share of the best hit's score is not relevant; 0 lets all pass."
     )
+    gate_coverage: Number = Field(
+        0.3, ge=0, le=1, description="A hit with a smaller share of the question's words is not relevant; 0 lets all pass."
+    )
+    gate_cosine: Number = Field(0.45, ge=0, le=1, description="A hit at least this near in meaning need not share words.")
     generator: str = Field("none", description="Which generator answers questions; 'none' gives the assembled context instead.")
     generator_url: str | None = Field(
         None, description="The OpenAI-compatible endpoint of the generator 'openai', such as http://127.0.0.1:8080/v1."

@@ -57,6 +57,11 @@ def history(engine: Engine, chunk_id: str, page: int = 1, per_page: int = 20) ->
     return engine.chunk_history(chunk_id, page=page, per_page=per_page)
 
 
+def impact(engine: Engine, chunk_id: str, page: int = 1, per_page: int = 20) -> dict[str, Any]:
+    """The snapshots (contexts and answers) that a chunk was used for, newest first."""
+    return engine.chunk_impact(chunk_id, page=page, per_page=per_page)
+
+
 def delete(engine: Engine, chunk_id: str, confirm: bool = False, reason: Reason = None) -> dict[str, Any]:
     """Delete a chunk for good; `confirm` must be true. Ask the person first; deactivating can be undone."""
     engine.delete_chunk(chunk_id, confirm=confirm, reason=reason)
