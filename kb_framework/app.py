@@ -20,6 +20,7 @@ from kb_framework.settings import Settings, load_settings
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
+from kb_framework.upkeep import Upkeep
 
 log = logging.getLogger("kb")
 
@@ -66,6 +67,7 @@ class KB:
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, self.build)
+        self.upkeep = Upkeep(store, settings.host)
 
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
@@ -86,7 +88,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding"}:
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "upkeep"}:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]
@@ -94,6 +96,7 @@ class KB:
 
     def close(self) -> None:
         self.services.close()
+        self.upkeep.close()
         self.store.close()
 
 

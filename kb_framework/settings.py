@@ -90,6 +90,12 @@ class HostSettings(Section):
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
+    side_index_min_chunks: WholeNumber = Field(
+        5000, ge=1, description="An organization with so many chunks gets a side index, which makes its searches fast."
+    )
+    side_index_tail_rows: WholeNumber = Field(
+        8192, ge=1, description="So many new chunks are gathered before they become a segment of the side index."
+    )
     allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
 
 

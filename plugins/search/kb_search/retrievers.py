@@ -26,7 +26,8 @@ class LexicalRetriever:
     """Full text, by BM25."""
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        found = tx.backend.search_text(tx.connection, query.text, allowed_chunks(query, tx), query.limit, _WEIGHTS)
+        allowed = allowed_chunks(query, tx)
+        found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS, tx.organization_id)
         return [Candidate(chunk, score) for chunk, score in found]
 
 
