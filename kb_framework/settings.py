@@ -94,6 +94,12 @@ class HostSettings(Section):
     unauthorized_per_minute: WholeNumber = Field(
         30, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."
     )
+    side_index_min_chunks: WholeNumber = Field(
+        5000, ge=1, description="An organization with so many chunks gets a side index, which makes its searches fast."
+    )
+    side_index_tail_rows: WholeNumber = Field(
+        8192, ge=1, description="So many new chunks are gathered before they become a segment of the side index."
+    )
     allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
 
 

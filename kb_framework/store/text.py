@@ -186,6 +186,11 @@ def in_latin_letters(language: str) -> bool:
     return language in _LATIN
 
 
+def is_unspaced(word: str) -> bool:
+    """Whether a word that is indexed is part of text without spaces: one or two of its characters."""
+    return bool(_RUN.match(word))
+
+
 def normalise(text: str) -> str:
     """One spelling for what looks the same: composed or not, full or half width, upper or lower case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -173,6 +173,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("full text", 2),
             ("host", 1),
             ("host", 2),
+            ("host", 3),
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),

@@ -36,7 +36,7 @@ class LexicalRetriever:
         if query.expression is not None:
             found = tx.backend.search_expression(tx.connection, query.expression, allowed, query.limit, _WEIGHTS)
         else:
-            found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS)
+            found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS, tx.organization_id)
         return [Candidate(chunk, score) for chunk, score in found]
 
 
