@@ -145,7 +145,9 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     run_lines(guide, kb_run)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/search.md", "docs/settings.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/search.md", "docs/settings.md"]
+)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):

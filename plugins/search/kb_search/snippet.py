@@ -29,7 +29,8 @@ _MAX_ENDING = 5
 # Words of so few letters are seldom what a person looks for.
 _SMALL_WORD = 3
 _STEM_WEIGHT = 0.7
-_MOST_OF_ONE = 20
+_MOST_OF_ONE = 12
+_AGAIN = 0.05
 # So much of the room comes before the first match.
 _BEFORE = 0.25
 
@@ -63,7 +64,7 @@ class Matcher:
                 end = _end_of_word(folded, place, needle, term)
                 if end:
                     weight = 1.0 if end - place == len(term) else _STEM_WEIGHT
-                    span = (place, end) if origin is None else (origin[place], origin[end])
+                    span = (place, end) if origin is None else (origin[place][0], origin[end - 1][1])
                     found.append(Match(*span, term, weight))
                 place = folded.find(needle, place + 1)
         return sorted(found)
@@ -78,22 +79,28 @@ def _stem(term: str) -> str:
 def _end_of_word(text: str, start: int, needle: str, term: str) -> int:
     """Where the word ends that the needle begins, if it is one; 0 if the needle is inside of another word."""
     end = start + len(needle)
-    if not _is_word(term):
+    if not _is_word(term[0]):
         return end
-    if start and text[start - 1].isalnum() and _is_word(text[start - 1]):
+    if start and _in_word(text[start - 1]):
         return 0
-    limit = min(len(text), end + (_MAX_ENDING if needle != term or len(term) > _SHORT_STEM else 1))
-    while end < limit and text[end].isalnum() and _is_word(text[end]):
+    longest = end + (_MAX_ENDING if len(needle) >= _SHORT_STEM else 0)
+    while end < len(text) and _in_word(text[end]):
         end += 1
-    if end < len(text) and text[end].isalnum() and _is_word(text[end]):
-        return 0
-    return end if end - start == len(term) or len(needle) >= _SHORT_STEM else 0
+        if end > longest:
+            return 0
+    return end
+
+
+@functools.cache
+def _in_word(character: str) -> bool:
+    return character.isalnum() and _is_word(character)
 
 
 def matcher(query: str) -> Matcher:
     return Matcher(term for term, _ in query_terms(query))
 
 
+@functools.cache
 def _is_word(term: str) -> bool:
     """Whether words of its script stand apart, so that it must be found as a whole."""
     return unicodedata.east_asian_width(term[0]) not in "WF"
@@ -117,19 +124,19 @@ def _fold_character(character: str) -> str:
     return base if len(base) == 1 else character
 
 
-def _folded(text: str) -> tuple[str, list[int] | None]:
-    """The text as it is compared, and for each of its places the one in the original; None where they are the same."""
+def _folded(text: str) -> tuple[str, list[tuple[int, int]] | None]:
+    """The text as it is compared, and for each of its characters where it is in the original; None where that is the same."""
     if text.isascii():
         return text.lower(), None
     if unicodedata.is_normalized("NFKC", text):
         return _fold_normal(text), None
     parts: list[str] = []
-    origin: list[int] = []
+    origin: list[tuple[int, int]] = []
     for cluster in _CLUSTER.finditer(text):
         part = fold(cluster.group())
         parts.append(part)
-        origin += [cluster.start()] * len(part)
-    return "".join(parts), [*origin, len(text)]
+        origin += [cluster.span()] * len(part)
+    return "".join(parts), origin
 
 
 def cut_snippet(text: str, matches: list[Match], length: int) -> str:
@@ -150,23 +157,24 @@ def cut_snippet(text: str, matches: list[Match], length: int) -> str:
 
 def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
     """The start of the first and the end of the last match of the best stretch of so many characters."""
-    best, place, last = 0.0, (0, 0), 0
-    inside: dict[str, list[float]] = {}
+    best, place, last, value = 0.0, (0, 0), 0, 0.0
+    inside: dict[str, int] = {}
     for index, match in enumerate(matches):
         while last < len(matches) and matches[last].end <= match.start + room:
-            inside.setdefault(matches[last].term, []).append(matches[last].weight)
+            found = matches[last]
+            times = inside.get(found.term, 0)
+            # Different words count most; the same word again counts a little.
+            value += found.weight * (_AGAIN if times else 1.0)
+            inside[found.term] = times + 1
             last += 1
-        # Different words count most; the same word again counts a little.
-        value = sum(max(weights) + 0.05 * (len(weights) - 1) for weights in inside.values())
-        if value > best + 1e-9 and last > index:
-            best, place = value, (match.start, max(found.end for found in matches[index:last]))
-        if last <= index:
-            last = index + 1
+        if last == index:
+            # It is longer than the room there is.
+            last += 1
             continue
-        weights = inside[match.term]
-        weights.pop(0)
-        if not weights:
-            del inside[match.term]
+        if value > best + 1e-9:
+            best, place = value, (match.start, matches[last - 1].end)
+        inside[match.term] -= 1
+        value -= match.weight * (_AGAIN if inside[match.term] else 1.0)
     return place
 
 
