@@ -132,7 +132,7 @@ class SqliteBackend:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _fts.c.rowid.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), sa.literal_column("+rowid").in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
