@@ -271,7 +271,7 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
     }
 
     # These go on until they are stopped, or have tests of their own that read their JSON.
-    elsewhere = {"serve", "watch", "sync", "import", "restore", "models install", "models list"}
+    elsewhere = {"serve", "watch", "eval", "sync", "import", "restore", "models install", "models list"}
     assert own - elsewhere == set(json_commands(1, Path("x"), ""))
 
 

@@ -15,9 +15,9 @@ from kb_framework.store.text import in_latin_letters, language_of
 # Title, headings, body.
 _WEIGHTS = (2.5, 1.5, 1.0)
 # What vectors count where the embedder does not know the query's language: names and numbers mean the same in any language
-# that is written in Latin letters; of other scripts it sees no more than bytes.
+# that is written in Latin letters; of other scripts it sees no more than bytes, and would only do harm.
 _UNKNOWN_LATIN = 0.5
-_UNKNOWN_SCRIPT = 0.1
+_UNKNOWN_SCRIPT = 0.0
 
 
 def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
