@@ -7,7 +7,6 @@ from typing import Any
 from kb_framework.api import MutationKind
 from kb_framework.plugins import Plugins
 
-
 _LISTED = 20
 
 
