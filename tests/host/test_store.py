@@ -239,7 +239,7 @@ def test_a_newer_database_is_refused_by_whatever_opens_it(kb_home, kb_here, argu
     assert bytes_of(kb_home) == before
 
 
-def test_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, monkeypatch) -> None:
+def test_b13_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "bulk")
     with connect() as engine:
         added = [engine.add_note(f"note {number}") for number in range(3)]
