@@ -41,9 +41,10 @@ class KBError(Exception):
 
     def envelope(self) -> dict[str, Any]:
         """`{"success": false, "error": {…}}`: chunks by id."""
+        code = InvalidRequest.code if self.code == InvalidInput.code else self.code
         return {
             "success": False,
-            "error": {"code": self.code.upper(), "message": self.message, "details": self.details},
+            "error": {"code": code.upper(), "message": self.message, "details": self.details},
         }
 
 
@@ -53,12 +54,35 @@ class InvalidInput(KBError):
     exit_code = 2
 
 
+class InvalidRequest(InvalidInput):
+    """What invalid input is called where chunks are asked for by id."""
+
+    code = "invalid_request"
+
+
+class InvalidUuid(InvalidInput):
+    code = "invalid_uuid"
+
+
 class ConfigInvalid(KBError):
     """A setting, or a command line, that cannot be used."""
 
     code = "config_invalid"
     http_status = 500
     exit_code = 2
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor that this query did not give."""
+
+    code = "invalid_cursor"
+
+
+class StaleCursor(KBError):
+    """A cursor from before the documents changed."""
+
+    code = "stale_cursor"
+    http_status = 409
 
 
 class Unauthorized(KBError):
@@ -91,6 +115,25 @@ class SafetyThresholdExceeded(KBError):
     http_status = 409
 
 
+class SelectionChanged(KBError):
+    """What a plan was made for is not what it would change now."""
+
+    code = "selection_changed"
+    http_status = 409
+
+
+class PlanExpired(KBError):
+    code = "plan_expired"
+    http_status = 409
+
+
+class Declined(KBError):
+    """The person who was asked did not say yes."""
+
+    code = "declined"
+    http_status = 409
+
+
 class MutationRefused(KBError):
     """A guard said no to the whole plan, or could not be asked."""
 
@@ -104,6 +147,16 @@ class ExtractionFailed(KBError):
     code = "extraction_failed"
     http_status = 400
     exit_code = 1
+
+
+class TooManyRequests(KBError):
+    """A limit is used up; `retry_after` says after how many seconds to come back."""
+
+    code = "rate_limited"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message, hint=f"try again in {retry_after} s", retry_after=retry_after)
 
 
 class PayloadTooLarge(KBError):
@@ -129,6 +182,14 @@ class Busy(KBError):
 class EmbedderUnavailable(KBError):
     code = "embedder_unavailable"
     http_status = 400
+
+
+class GeneratorUnavailable(KBError):
+    """No answer can be generated: nothing is configured, or the endpoint does not answer."""
+
+    code = "generator_unavailable"
+    http_status = 503
+    exit_code = 3
 
 
 class PluginFailed(KBError):

@@ -107,8 +107,8 @@ class _HostHooks:
     """The host's own implementations, asked last."""
 
     @hookspecs.hookimpl(trylast=True)
-    def kb_apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> bool:
-        plan.operation.apply(tx, documents)
+    def kb_apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> bool:
+        plan.operation.apply(tx, selected)
         return True
 
 
@@ -129,10 +129,15 @@ class Plugins:
         self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
         self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
         self.retrievers: Registry[api.Retriever] = Registry("retriever", api.Retriever)
+        self.rerankers: Registry[api.Reranker] = Registry("reranker", api.Reranker)
         self.embedders: Registry[api.Embedder] = Registry("embedder", api.Embedder)
         self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
+        self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
+        self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
+        self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
+        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -145,10 +150,15 @@ class Plugins:
             "kb_selection_filters": self.filters,
             "kb_mutation_kinds": self.kinds,
             "kb_retrievers": self.retrievers,
+            "kb_rerankers": self.rerankers,
             "kb_embedders": self.embedders,
             "kb_extractors": self.extractors,
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
+            "kb_chunk_columns": self.chunk_columns,
+            "kb_generators": self.generators,
+            "kb_research_sources": self.research_sources,
+            "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
@@ -359,8 +369,8 @@ class Plugins:
                 raise MutationRefused(refusal, hint=told.hint, plugin=plugin) from error
         return objections
 
-    def apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> None:
-        self._manager.hook.kb_apply_mutation(plan=plan, documents=documents, tx=tx)
+    def apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> None:
+        self._manager.hook.kb_apply_mutation(plan=plan, selected=selected, tx=tx)
         if self._trace:
             log.info("hook kb_apply_mutation(%s)", plan.kind)
 
@@ -389,6 +399,20 @@ class Plugins:
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+    def gate_hits(
+        self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+    ) -> dict[int, str]:
+        """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
+        reasons: dict[int, str] = {}
+        for plugin in self._each("kb_gate_hits"):
+            try:
+                arguments = {"query": query, "hits": hits, "services": services, "tx": tx}
+                for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
+                    reasons.setdefault(rejection.chunk, rejection.reason)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error
+        return reasons
 
 
 def _objections(answer: Any) -> list[api.Objection]:

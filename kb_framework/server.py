@@ -48,6 +48,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS, lifespan="on")
     )
     _leave_address(address, url, instance)
+    kb.upkeep.start()
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
     for number in (signal.SIGTERM, signal.SIGINT):

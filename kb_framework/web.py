@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from anyio import to_thread
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, SerializationException, ValidationException
@@ -28,10 +29,11 @@ from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import Actor, resolve
+from kb_framework.api import READER_HEADER, Actor, resolve
 from kb_framework.app import KB
 from kb_framework.http import ERROR_MODELS, Answer
 from kb_framework.plugins import HOST
+from kb_framework.store.limits import Limit, Limiter
 from kb_framework.system import SystemService, handlers
 from kb_framework.validation import in_words, invalid
 
@@ -44,7 +46,6 @@ _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     403: errors.Forbidden,
     404: errors.NotFound,
     405: errors.MethodNotAllowed,
-    413: errors.PayloadTooLarge,
     415: errors.UnsupportedMediaType,
 }
 _DOCUMENTED = {
@@ -54,6 +55,7 @@ _DOCUMENTED = {
     409: "Refused",
     413: "Too large",
     415: "Not a kind of body that this route takes",
+    429: "Too many requests; Retry-After says when to come back",
     500: "Unexpected; logged under the id that is given",
     503: "Busy, the database cannot be used, or a plugin has failed",
     507: "The disk is full; nothing was changed",
@@ -83,11 +85,16 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         logging_config=None,
         debug=False,
     )
-    return Edge(app, kb.settings.host.allowed_hosts)
+    unauthorized = Unauthorized(kb.limiter, Limit(kb.settings.host.unauthorized_per_minute, 60))
+    return Edge(app, kb.settings.host.allowed_hosts, unauthorized)
 
 
-def _actor() -> Actor:
-    return Actor()
+def _actor(request: Request[Any, Any, Any]) -> Actor:
+    """Who asks. Whoever says that a model reads the answer is given less, never more."""
+    reader = request.headers.get(READER_HEADER, "person").strip().lower()
+    if reader not in ("person", "model"):
+        raise errors.InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
+    return Actor(reader="model" if reader == "model" else "person")
 
 
 def _service(kb: KB, name: str) -> Callable[[], Any]:
@@ -205,9 +212,10 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
 class Edge:
     """Around the application: who may reach it, a request id, and one line in the log per request."""
 
-    def __init__(self, app: Litestar, allowed_hosts: list[str]) -> None:
+    def __init__(self, app: Litestar, allowed_hosts: list[str], unauthorized: Unauthorized) -> None:
         self.app = app
         self._allowed = {host.lower() for host in allowed_hosts}
+        self._unauthorized = unauthorized
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -217,20 +225,39 @@ class Edge:
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
         started = time.perf_counter()
         status = 500
+        replaced = False
 
         async def send_marked(message: Any) -> None:
-            nonlocal status
+            nonlocal status, replaced
             if message["type"] == "http.response.start":
+                if message["status"] == 401 and (refusal := await self._unauthorized.count(scope)):
+                    replaced = True
+                    await send_refusal(refusal)
+                    return
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            await send(message)
+            if not replaced:
+                await send(message)
 
-        refusal = self._refusal(scope["path"], dict(scope["headers"]))
-        if refusal is not None:
+        async def send_refusal(refusal: errors.KBError) -> None:
+            nonlocal status
+            status = refusal.http_status
             body = json.dumps(refusal.flat()).encode()
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
-            await send_marked({"type": "http.response.body", "body": body})
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"x-request-id", request_id.encode()),
+                *((name.lower().encode(), value.encode()) for name, value in _retry_after(refusal).items()),
+            ]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+        headers = dict(scope["headers"])
+        refusal = self._refusal(scope["path"], headers)
+        if refusal is None and b"authorization" in headers:
+            refusal = await self._unauthorized.check(scope)
+        if refusal is not None:
+            await send_refusal(refusal)
         else:
             await self.app(scope, receive, send_marked)
         log.info(
@@ -275,6 +302,28 @@ class Edge:
             return False
 
 
+class Unauthorized:
+    """How many wrong keys an address may try. Whoever has used that up is refused before a key is looked at."""
+
+    def __init__(self, limiter: Limiter, limit: Limit) -> None:
+        self._limiter = limiter
+        self._limits = [limit]
+
+    async def check(self, scope: Scope) -> errors.KBError | None:
+        return await self._ask(self._limiter.require, scope)
+
+    async def count(self, scope: Scope) -> errors.KBError | None:
+        return await self._ask(self._limiter.take, scope)
+
+    async def _ask(self, question: Callable[..., None], scope: Scope) -> errors.KBError | None:
+        address = (scope.get("client") or ("unknown", 0))[0]
+        try:
+            await to_thread.run_sync(question, "unauthorized", address, self._limits)
+        except errors.KBError as refusal:
+            return refusal
+        return None
+
+
 def _same_port(origin: str, host: str) -> bool:
     """Another port of the same machine is another program."""
     try:
@@ -290,16 +339,21 @@ def _same_port(origin: str, host: str) -> bool:
 
 def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The one place where an exception becomes an HTTP answer, in the route's dialect."""
+    handler = request.scope.get("route_handler")
+    opt = handler.opt if handler else {}
     found = _translate(error)
     if found is None:
         request_id = request.scope.get("state", {}).get("request_id", "")
         log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
-        found = errors.InternalError(f"something went wrong; it was logged as {request_id}", id=request_id)
-    handler = request.scope.get("route_handler")
-    dialect = handler.opt.get("errors", "flat") if handler else "flat"
+        words = opt.get("failure") or f"something went wrong; it was logged as {request_id}"
+        found = errors.InternalError(words, id=request_id)
+    dialect = opt.get("errors", "flat")
     body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
-    headers = {"Retry-After": "1"} if found.http_status in (429, 503) else {}
-    return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
+    return Response(body, status_code=found.http_status, headers=_retry_after(found), media_type="application/json")
+
+
+def _retry_after(error: errors.KBError) -> dict[str, str]:
+    return {"Retry-After": str(error.details.get("retry_after", 1))} if error.http_status in (429, 503) else {}
 
 
 def _translate(error: Exception) -> errors.KBError | None:
@@ -312,6 +366,8 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, HTTPException):
         if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
             return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
+        if error.status_code == errors.PayloadTooLarge.http_status:
+            return errors.PayloadTooLarge("Request payload too large")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None
