@@ -89,14 +89,15 @@ class Service:
         os.environ["KB_DATA_DIR"] = str(home)
         self.kb: KB = open_kb()
         self.clock = time.process_time
-        # Built beforehand, as in an engine that runs.
-        self._bulk = self.kb.services["documents"] and self.kb.services["bulk"]
-
-    def _run(self, kind: str, **fields: Any) -> int:
         from kb_bulk.models import body_model
 
-        body = body_model(self.kb.plugins, self.kb.mutation.kind(kind))(**fields)
-        return self._bulk.run(kind, body, Actor()).succeeded
+        # Built beforehand, as in an engine that runs.
+        self._bulk = self.kb.services["documents"] and self.kb.services["bulk"]
+        kinds = ("delete", "tags", "set_tags")
+        self._bodies = {kind: body_model(self.kb.plugins, self.kb.mutation.kind(kind)) for kind in kinds}
+
+    def _run(self, kind: str, **fields: Any) -> int:
+        return self._bulk.run(kind, self._bodies[kind](**fields), Actor()).succeeded
 
     def add_tag(self) -> int:
         return self._run("tags", tags=["all"], add=["x"], force=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.api import DEFAULT_ORGANIZATION, LOCAL_USER
 from kb_framework.store.tables import now
 
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -77,6 +77,12 @@ class Bare:
         gone = f"(SELECT seq FROM chunks WHERE {_IN_PLAN})"
         self._run(f"DELETE FROM chunks_fts WHERE rowid IN {gone}")
         self._run(f"DELETE FROM chunks_vec_1 WHERE rowid IN {gone}")
+        self._run(
+            "INSERT INTO knowledge_chunk_events (id, organization_id, user_id, chunk_id, event_type, before, reason, created_at) "
+            "SELECT lower(hex(randomblob(16))), organization_id, ?, id, 'deleted_hard', json_object('content_hash', content_hash), "
+            f"'deleted with its document', ? FROM chunks WHERE {_IN_PLAN}",
+            (LOCAL_USER, now()),
+        )
         self._run(f"DELETE FROM chunks WHERE {_IN_PLAN}")
         self._run(f"DELETE FROM document_tags WHERE {_IN_PLAN}")
         keys = self._run("SELECT file FROM documents WHERE file IS NOT NULL AND id IN (SELECT document_id FROM plan)").fetchall()
