@@ -13,7 +13,10 @@ import sqlalchemy as sa
 from kb_framework.api import Candidate, Hit, RetrievalQuery
 from kb_framework.errors import InvalidInput, KBError
 from kb_framework.plugins import Plugins
+from kb_framework.store.chunks import allowed_chunks
+from kb_framework.store.sql import among
 from kb_framework.store.store import Tx
+from kb_framework.store.tables import chunks
 
 log = logging.getLogger("kb.retrieval")
 
@@ -58,7 +61,7 @@ class Retrieval:
         for name in query.retrievers:
             started = time.perf_counter()
             try:
-                lists[name] = self._retriever(name).retrieve(query, tx)
+                lists[name] = _permitted(query, self._retriever(name).retrieve(query, tx), tx)
             except Exception as error:
                 if len(query.retrievers) == 1:
                     raise
@@ -75,6 +78,15 @@ class Retrieval:
             for name, found in lists.items()
             for rank, candidate in enumerate(found, 1)
         ]
+
+
+def _permitted(query: RetrievalQuery, found: list[Candidate], tx: Tx) -> list[Candidate]:
+    """What a retriever may return of what it did: no retriever can bring back what a plugin takes out of searches."""
+    if query.condition is None or not found:
+        return found
+    numbers = [candidate.chunk for candidate in found]
+    allowed = set(tx.connection.scalars(allowed_chunks(query, tx).where(among(chunks.c.seq, numbers))))
+    return [candidate for candidate in found if candidate.chunk in allowed]
 
 
 def _words(error: KBError) -> str:

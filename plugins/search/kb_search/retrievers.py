@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from kb_framework.api import Candidate, RetrievalQuery
 from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable
+from kb_framework.store.chunks import allowed_chunks
 from kb_framework.store.store import Tx
-from kb_framework.store.tables import chunks, documents
 
 # Title, headings, body.
 _WEIGHTS = (2.0, 1.5, 1.0)
-
-
-def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
-    """The chunks a search may return."""
-    allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
-    if query.condition is not None:
-        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id).where(query.condition)
-    return allowed
 
 
 class LexicalRetriever:
