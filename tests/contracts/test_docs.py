@@ -137,7 +137,15 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     run_lines(guide, kb_run)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/settings.md"])
+@pytest.mark.parametrize("page", ["knowledge", "research"])
+def test_the_commands_of_a_page_run(page: str, kb_home: Path, kb_run: Run) -> None:
+    run_lines(text_of(DOCS / f"{page}.md"), kb_run)
+
+
+PAGES = ("hooks", "knowledge", "plugins", "research", "settings")
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in PAGES)])
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):
