@@ -120,5 +120,5 @@ class LeftOverService:
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(left_over).where(tx.owns(left_over)))
             query = sa.select(*(left_over.c[name] for name in LeftOver.model_fields)).where(tx.owns(left_over))
-            rows = tx.rows(page.cut(query.order_by(left_over.c.seq.desc())))
+            rows = tx.rows(page.cut(query.order_by(left_over.c.created_at.desc(), left_over.c.seq.desc())))
         return [LeftOver.model_validate(row) for row in rows], page.meta(total)
