@@ -155,9 +155,15 @@ def test_the_examples_of_the_bulk_page_run(kb_home: Path, kb_run: Run) -> None:
     run_lines(page, kb_run)
 
 
-@pytest.mark.parametrize(
-    "page", [path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]]
-)
+@pytest.mark.parametrize("page", ["knowledge", "research"])
+def test_the_commands_of_a_page_run(page: str, kb_home: Path, kb_run: Run) -> None:
+    run_lines(text_of(DOCS / f"{page}.md"), kb_run)
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):
