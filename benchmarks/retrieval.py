@@ -1,7 +1,7 @@
 """How good search is: nDCG@10 and Recall@100 on collections with known answers, beside BM25 as bm25s does it.
 
     pip install bm25s PyStemmer
-    python benchmarks/retrieval.py [DATA] [--collections adi,scifact] [--embedders wordllama,multilingual] [--part report|tune|all]
+    python benchmarks/retrieval.py [DATA] [--collections adi,scifact] [--embedders wordllama] [--part report|tune|all]
 
 Documents go in as notes through the engine's own API, questions through its search. What was tuned was tuned with
 `--part tune`: scifact's training claims, and of every other collection the half of the questions whose id's hash is even; by
@@ -129,7 +129,9 @@ def main() -> None:
                     rows.append((name, embedder, mode, measure(engine, collection, ids, mode, progress)))
                     print("  ", *rows[-1][1:3], *(f"{value:.4f}" for value in rows[-1][3]), file=sys.stderr, flush=True)
     if options.json:
-        print(json.dumps([dict(zip(("collection", "embedder", "mode"), row[:3], strict=True)) | row[3]._asdict() for row in rows]))
+        print(
+            json.dumps([dict(zip(("collection", "embedder", "mode"), row[:3], strict=True)) | row[3]._asdict() for row in rows])
+        )
         return
     print(f"{'collection':<22}{'embedder':<14}{'mode':<9}{'nDCG@10':>9}{'Recall@100':>12}{'ms':>8}")
     for name, embedder, mode, quality in rows:

@@ -98,22 +98,35 @@ _LANGUAGES_OF: dict[str, list[str]] = {}
 for _name, _list in _COMMON.items():
     for _common in _list.split():
         _LANGUAGES_OF.setdefault(_common, []).append(_name)
+_GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
+_GRAMMAR["english"] |= frozenset(
+    ["who", "whom", "whose", "when", "where", "why", "were", "been", "am", "did", "has", "had", "could", "should", "would", "shall", "might", "must", "nor", "if", "then", "than", "these", "those", "its", "they", "their", "them", "there", "here", "i", "you", "he", "she", "we", "my", "your", "his", "her", "our", "me", "so", "such", "into", "about", "any", "each", "both", "some"]
+)
 _SAMPLE = 200
 
 
 def index_fields(fields: Sequence[str]) -> list[str]:
     """What goes into the full-text index for the fields of one chunk: their words, with spaces between.
 
-    The language is told from all of them together: a title alone is too short.
+    The first is the title, the last the body. The language is told from all of them together: a title alone is too short. A
+    title that is only the beginning of the body says nothing more, and would count its words twice.
     """
-    cut = [_words(field) for field in fields]
+    title, *others = fields
+    repeated = bool(others) and others[-1].lstrip().startswith(title.removesuffix("…"))
+    cut = [_words(field) for field in ("" if repeated else title, *others)]
     language = _language(word for words in cut for word in words)
     return [" ".join(_tokens(words, language)) for words in cut]
 
 
 def query_terms(text: str) -> list[tuple[str, bool]]:
-    """The distinct terms of a query, in order, each with whether it stands for any word that begins with it."""
+    """The distinct terms of a query, in order, each with whether it stands for any word that begins with it.
+
+    Words that only make a sentence of the others are left out: in a collection of statements a "what" is rare, and would count.
+    """
     words = list(dict.fromkeys(_words(text)))
+    language = _language(words)
+    grammar = _GRAMMAR[language or "english"]
+    words = [word for word in words if word not in grammar] or words
     terms: dict[tuple[str, bool], None] = {}
     for word in words:
         if not _RUN.match(word):
@@ -122,7 +135,7 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
             terms[(word, True)] = None
         else:
             terms.update({(pair, False): None for pair in _pairs(word)})
-    terms.update({(form, False): None for form in _marked(words)})
+    terms.update({(form, False): None for form in _marked(words, language)})
     return list(terms)[:MAX_TERMS]
 
 
@@ -221,9 +234,8 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-def _marked(words: list[str]) -> list[str]:
+def _marked(words: list[str], language: str | None) -> list[str]:
     """Stems for texts of other languages than English: of the query's own, or of any where that cannot be told."""
-    language = _language(words)
     if language == "english":
         return []
     plain = [word for word in words if not _RUN.match(word) and not _OTHER_SCRIPT.search(word)]
