@@ -98,10 +98,13 @@ _LANGUAGES_OF: dict[str, list[str]] = {}
 for _name, _list in _COMMON.items():
     for _common in _list.split():
         _LANGUAGES_OF.setdefault(_common, []).append(_name)
-_GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
-_GRAMMAR["english"] |= frozenset(
-    ["who", "whom", "whose", "when", "where", "why", "were", "been", "am", "did", "has", "had", "could", "should", "would", "shall", "might", "must", "nor", "if", "then", "than", "these", "those", "its", "they", "their", "them", "there", "here", "i", "you", "he", "she", "we", "my", "your", "his", "her", "our", "me", "so", "such", "into", "about", "any", "each", "both", "some"]
+_MORE_GRAMMAR = (
+    "who whom whose when where why were been am did has had could should would shall might must nor if then than these those "
+    "its they their them there here i you he she we my your his her our me so such into about any each both some"
 )
+# Words that only make a sentence of the others.
+_GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
+_GRAMMAR["english"] |= set(_MORE_GRAMMAR.split())
 _SAMPLE = 200
 
 
