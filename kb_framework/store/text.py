@@ -105,6 +105,9 @@ _MORE_GRAMMAR = (
 # Words that only make a sentence of the others.
 _GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
 _GRAMMAR["english"] |= set(_MORE_GRAMMAR.split())
+# Pairs of characters that end a Korean sentence, above all a question.
+_ENDINGS = "나요 까요 인가 가요 니까 습니 입니 합니 었나 였나 했나 았나 있나 을까 일까 될까 할까 니다"
+_KOREAN_ENDINGS = frozenset(_ENDINGS.split())
 _SAMPLE = 200
 
 
@@ -139,7 +142,8 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
         else:
             terms.update({(pair, False): None for pair in _pairs(word)})
     terms.update({(form, False): None for form in _marked(words, language)})
-    return list(terms)[:MAX_TERMS]
+    telling = [term for term in terms if term[0] not in _KOREAN_ENDINGS]
+    return (telling or list(terms))[:MAX_TERMS]
 
 
 def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]]:

@@ -95,6 +95,8 @@ def test_terms_are_pointed_out_in_the_text_as_it_was_written() -> None:
 def test_words_that_only_make_a_sentence_are_not_asked_for() -> None:
     assert query_terms("What are the causes of it?") == [("caus", False), ("causes", False)]
     assert ("who", False) in query_terms("the who")
+    assert query_terms("열이 치료되나요?") == [(pair, False) for pair in ("열이", "치료", "료되", "되나")]
+    assert query_terms("나요") == [("나요", False)]
 
 
 def test_a_title_made_of_the_first_words_is_not_counted_twice() -> None:
