@@ -115,11 +115,10 @@ def index_fields(fields: Sequence[str]) -> list[str]:
     """What goes into the full-text index for the fields of one chunk: their words, with spaces between.
 
     The first is the title, the last the body. The language is told from all of them together: a title alone is too short. A
-    title that is only the beginning of the body says nothing more, and would count its words twice.
+    title that was made of the body's first words says nothing more, and would count them twice.
     """
     title, *others = fields
-    repeated = bool(others) and others[-1].lstrip().startswith(title.removesuffix("…"))
-    cut = [_words(field) for field in ("" if repeated else title, *others)]
+    cut = [_words(field) for field in ("" if others and _is_beginning(title, others[-1].strip()) else title, *others)]
     language = _language(word for words in cut for word in words)
     return [" ".join(_tokens(words, language)) for words in cut]
 
@@ -230,6 +229,10 @@ def _tokens(words: list[str], language: str | None) -> list[str]:
         # After the words themselves, which phrases need side by side.
         marked = [_STEM + stems[word] for word in plain]
     return [token for word in words for token in _sequence(word, forms)] + marked
+
+
+def _is_beginning(title: str, body: str) -> bool:
+    return body == title or (title.endswith("…") and body.startswith(title[:-1]))
 
 
 def _sequence(word: str, forms: Mapping[str, str]) -> list[str]:

@@ -101,6 +101,8 @@ def test_words_that_only_make_a_sentence_are_not_asked_for() -> None:
 
 def test_a_title_made_of_the_first_words_is_not_counted_twice() -> None:
     assert index_fields(["Fever is a…", "", "Fever is a rise of temperature"])[0] == ""
+    assert index_fields(["Fever is a rise", "", "Fever is a rise\n"])[0] == ""
+    assert index_fields(["Fever", "", "Fever is a rise of temperature"])[0] == "fever"
     assert index_fields(["Fever", "", "# Fever\n\nA rise of temperature"])[0] == "fever"
 
 
