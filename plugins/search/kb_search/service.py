@@ -256,7 +256,7 @@ def _draft(page: Page, rank: int, hit: Hit, row: Mapping[str, Any], tags: list[s
         usage_policy=row.get("usage_policy"),
         snippet_ref=None,
     )
-    return Draft(out, row["content"], page.matcher.find(row["content"]), wanted.snippet_chars)
+    return Draft(out, row["content"], page.matcher, wanted.snippet_chars)
 
 
 def citation(row: Mapping[str, Any]) -> str:
