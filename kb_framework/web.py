@@ -250,7 +250,7 @@ class Edge:
                 *((name.lower().encode(), value.encode()) for name, value in _retry_after(refusal).items()),
             ]
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
 
         headers = dict(scope["headers"])
         refusal = self._refusal(scope["path"], headers)

@@ -24,7 +24,7 @@ from kb_framework.store.expression import Expression, Term
 from kb_framework.store.side.changes import Changes
 from kb_framework.store.side.tables import TEXT
 from kb_framework.store.sql import JsonObject, JsonValues, NewUuid
-from kb_framework.store.text import index_fields, phrases, query_terms
+from kb_framework.store.text import index_fields, phrase_terms, query_terms
 
 if TYPE_CHECKING:
     from kb_framework.store.side.searching import SideSearch
@@ -454,10 +454,7 @@ def _match(expression: Expression) -> str:
 
 
 def _match_term(term: Term) -> str:
-    ways = [f'"{" ".join(words)}"' for words in phrases(term.text)]
-    if term.prefix:
-        # A word that is complete stands in the index by its stem, which need not begin with what was typed.
-        ways += [f"{way} *" for way in ways]
+    ways = [f'"{" ".join(words)}"{"*" if goes_on else ""}' for words, goes_on in phrase_terms(term.text, term.prefix)]
     if not ways:
         return ""
     either = ways[0] if len(ways) == 1 else f"({' OR '.join(ways)})"

@@ -67,7 +67,6 @@ def test_s1_without_filters_everything_with_the_word_is_found(corpus: Engine) ->
         ({"doc_type": "summary"}, {"Summary"}),
         ({"doc_type": "nothing"}, set()),
     ],
-    ids=str,
 )
 def test_s1_a_filter_lets_through_what_it_says(corpus: Engine, filters: dict[str, Any], expected: set[str]) -> None:
     assert found(corpus, **filters) == expected

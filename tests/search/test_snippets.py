@@ -7,13 +7,13 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kb_search.snippet import cut_snippet, matcher
+from kb_search.snippet import Matcher, cut_snippet
 
 FILLER = "other words that say nothing about it and go on for a while "
 
 
 def snippet(text: str, query: str, length: int = 100) -> str:
-    return cut_snippet(text, matcher(query).find(text), length)
+    return cut_snippet(text, Matcher(query).find(text), length)
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_s2_any_text_gives_a_part_of_itself(text: str, query: str, length: int) 
     assert len(found) <= max(length, 1)
     inner = found.removeprefix("…").removesuffix("…")
     assert found in text or inner in text
-    for match in matcher(query).find(text):
+    for match in Matcher(query).find(text):
         assert 0 <= match.start < match.end <= len(text)
