@@ -32,6 +32,8 @@ dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 log = logging.getLogger("kb.store")
 
 _READERS = 8
+# More chunks than anybody waits for.
+_MANY = 1_000_000_000
 # How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
 _VEC_SLOTS = 1024
 
@@ -129,12 +131,11 @@ class SqliteBackend:
         )
 
     def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        rows = list(rows)
         values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
         if values:
             connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
-            self._side.text_added(connection, rows)
-            self.on_written(len(rows))
+            self._side.text_added(connection, values)
+            self.on_written(len(values))
 
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
         self._side.removed(connection, TEXT, chunks)
@@ -188,7 +189,7 @@ class SqliteBackend:
         return None
 
     def drop_full_text(self, connection: sa.Connection) -> None:
-        self._side.forget(connection, TEXT)
+        self._forget_side(connection, TEXT)
         self._drop_virtual(connection, "chunks_fts")
 
     # Vectors
@@ -302,8 +303,13 @@ class SqliteBackend:
         )
 
     def drop_vectors(self, connection: sa.Connection, index: str) -> None:
-        self._side.forget(connection, index)
+        self._forget_side(connection, index)
         self._drop_virtual(connection, index)
+
+    def _forget_side(self, connection: sa.Connection, source: str) -> None:
+        if self._side.forget(connection, source):
+            # Its successor will be as large.
+            self.on_written(_MANY)
 
     def _drop_virtual(self, connection: sa.Connection, name: str) -> None:
         try:

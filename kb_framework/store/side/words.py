@@ -9,7 +9,7 @@ import unicodedata
 from array import array
 from collections import Counter
 
-from kb_framework.store.text import index_text, query_terms
+from kb_framework.store.text import query_terms
 
 _TOKEN = re.compile(r"[^\W_]+")
 # Marks that FTS5's unicode61 leaves out of a word instead of ending it.
@@ -48,22 +48,32 @@ def key(term: str) -> int:
 
 
 def encode(title: str, headings: str, body: str) -> bytes:
-    """A chunk for the tail: how many words it has, then each different word, then how often it is in each column."""
-    codes: Counter[str] = Counter()
-    length = 0
+    """A chunk for the tail: how many words it has, then each different word, then how often it is in each column.
+
+    The texts are those that FTS5 is given.
+    """
+    words, counts = _count(body, 255)
+    codes: dict[str, int] = dict(counts)
+    length = len(words)
     # Four bits each for title and headings, eight for the body; what does not fit is cut off.
-    for text, unit, most in ((title, 1 << 12, 15), (headings, 1 << 8, 15), (body, 1, 255)):
-        words = fold(index_text(text))
+    for text, shift in ((title, 12), (headings, 8)):
+        words, counts = _count(text, 15)
         length += len(words)
-        counts = Counter(words)
-        if not text.isascii():
-            for word in words:
-                if word[0] >= _PAIRED:
-                    counts[f"{word[0]}*"] += 1
         for word, count in counts.items():
-            codes[word] += unit * min(count, most)
+            codes[word] = codes.get(word, 0) + (count << shift)
     parts = array("I", [length]), array("Q", map(key, codes)), array("H", codes.values())
     return b"".join(part.tobytes() for part in parts)
+
+
+def _count(text: str, most: int) -> tuple[list[str], Counter[str]]:
+    words = fold(text)
+    counts = Counter(words)
+    if not text.isascii():
+        counts.update(f"{word[0]}*" for word in words if word[0] >= _PAIRED)
+    if len(words) > most:
+        for word, count in counts.items():
+            counts[word] = min(count, most)
+    return words, counts
 
 
 def query_keys(text: str) -> list[int] | None:
