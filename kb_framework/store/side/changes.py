@@ -54,10 +54,12 @@ class Changes:
         mine = sa.select(side_indexes.c.id).where(side_indexes.c.source == source)
         connection.execute(sa.delete(side_tail).where(side_tail.c.side_id.in_(mine), side_tail.c.seq.in_(gone)))
 
-    def forget(self, connection: sa.Connection, source: str) -> None:
-        """The whole source is dropped: what was derived from it goes too."""
-        for number in list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source))):
+    def forget(self, connection: sa.Connection, source: str) -> bool:
+        """The whole source is dropped: what was derived from it goes too; whether there was anything."""
+        numbers = list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source)))
+        for number in numbers:
             forget_index(connection, number)
+        return bool(numbers)
 
 
 def _has_any(connection: sa.Connection, source: str) -> bool:
@@ -68,3 +70,10 @@ def forget_index(connection: sa.Connection, number: int) -> None:
     for table in (side_tail, side_removed, side_segments):
         connection.execute(sa.delete(table).where(table.c.side_id == number))
     connection.execute(sa.delete(side_indexes).where(side_indexes.c.id == number))
+
+
+def forget_all(connection: sa.Connection) -> None:
+    """For a database that has come without its segments."""
+    if sa.inspect(connection).has_table(side_indexes.name):
+        for number in list(connection.scalars(sa.select(side_indexes.c.id))):
+            forget_index(connection, number)
