@@ -83,9 +83,7 @@ def test_k5_no_retriever_finds_an_inactive_chunk(kb: KB, found: dict[str, int], 
 
 
 @pytest.mark.parametrize("name", [*RETRIEVERS, "lexical vector"])
-@pytest.mark.parametrize(
-    ("actor", "purpose"), [(Actor(reader="model"), "search"), (Actor(), "model")], ids=["reader", "purpose"]
-)
+@pytest.mark.parametrize(("actor", "purpose"), [(Actor(reader="model"), "search"), (Actor(), "model")], ids=["reader", "purpose"])
 def test_k5_no_retriever_finds_never_generate_for_a_model(
     kb: KB, found: dict[str, int], name: str, actor: Actor, purpose: str
 ) -> None:

@@ -51,7 +51,9 @@ def record(
 
 def of_chunk(tx: Tx, chunk_id: str, limit: int) -> list[Event]:
     query = _select().where(tx.owns(events), events.c.chunk_id == chunk_id)
-    return [Event.model_validate(row) for row in tx.rows(query.order_by(events.c.created_at.desc(), events.c.seq.desc()).limit(limit))]
+    return [
+        Event.model_validate(row) for row in tx.rows(query.order_by(events.c.created_at.desc(), events.c.seq.desc()).limit(limit))
+    ]
 
 
 class EventsService:
