@@ -186,7 +186,18 @@ class MutationKind(NamedTuple):
 
 
 class Retriever(NamedTuple):
-    """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first."""
+    """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first.
+
+    It may have `weight(query) -> float`: how much its list counts for this query where lists are fused, 1 by default; and
+    `hint(query, tx) -> str | None`: what whoever asked should know, such as that it would find more with another model.
+    """
+
+    name: str
+    target: str
+
+
+class Reranker(NamedTuple):
+    """A class built like a service, with `rerank(query, hits, tx) -> list[Hit]`: the same hits, better ordered."""
 
     name: str
     target: str
@@ -339,7 +350,8 @@ class RetrievalQuery(NamedTuple):
 
     `limit` is how many candidates each retriever returns; `retrievers` which of them run. Whoever asks several questions at
     once may give the text's `vector`, to have them all embedded in one go. An `expression` says what full text must match;
-    without one any of the text's words will do.
+    without one any of the text's words will do. `weights` is for fusion: what a retriever says its list is worth for this
+    query, where it says so.
     """
 
     text: str
@@ -350,6 +362,7 @@ class RetrievalQuery(NamedTuple):
     condition: ColumnElement[bool] | None = None
     vector: bytes | None = None
     expression: Expression | None = None
+    weights: Mapping[str, float] = {}
 
 
 class Candidate(NamedTuple):
@@ -450,6 +463,7 @@ class EmbedderObject(Protocol):
     A vector is the bytes of `dimensions` float32 numbers, of unit length, or all zeros for a text without content.
     One that needs something first, a file or an address, may have an attribute `problem`: a sentence that says what, or None.
     Meanwhile text is stored and searched without vectors. What fails while encoding raises instead, and nothing is stored.
+    One that knows some languages only may have `languages`, a set of ISO 639-1 codes: for questions in others it counts less.
     """
 
     model: str

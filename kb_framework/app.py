@@ -22,12 +22,26 @@ from kb_framework.store.limits import Limiter
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
+from kb_framework.upkeep import Upkeep
 
 log = logging.getLogger("kb")
 
 # What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
 _PARTS = frozenset(
-    ["store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "generation", "limiter", "services", "build"],
+    [
+        "store",
+        "files",
+        "plugins",
+        "selector",
+        "mutation",
+        "retrieval",
+        "embedding",
+        "generation",
+        "limiter",
+        "upkeep",
+        "services",
+        "build",
+    ],
 )
 
 
@@ -72,9 +86,10 @@ class KB:
         self.embedding = Embedding(store, plugins, settings.host, self.build)
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
-        self.retrieval = Retrieval(plugins, self.build)
+        self.retrieval = Retrieval(plugins, settings.host, self.build)
         self.generation = Generation(plugins, self.build)
         self.limiter = Limiter(store)
+        self.upkeep = Upkeep(store, settings.host)
 
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
@@ -103,6 +118,7 @@ class KB:
 
     def close(self) -> None:
         self.services.close()
+        self.upkeep.close()
         self.store.close()
 
 

@@ -215,6 +215,25 @@ def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
 
 
 @hookspec
+def kb_rerankers() -> Iterable[api.Reranker]:  # type: ignore[empty-body]
+    """Declare ways of ordering the best hits anew; `KB_SEARCH_RERANKER` chooses one by name.
+
+    Called at start. Return rerankers; the chosen one is given the best hits of each search that fused several lists, and
+    answers with the same hits in a better order. What it leaves out follows in the former order, what it adds is ignored. One
+    that raises while searching is reported as degraded and the order stays as it was. An exception here marks the plugin as
+    failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_rerankers():
+        return [api.Reranker("newest", "kb_weather.reranker:NewestFirst")]
+    ```
+    """
+
+
+@hookspec
 def kb_embedders() -> Iterable[api.Embedder]:  # type: ignore[empty-body]
     """Declare embedding models; `KB_EMBEDDER` chooses one by name.
 

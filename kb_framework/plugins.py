@@ -129,6 +129,7 @@ class Plugins:
         self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
         self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
         self.retrievers: Registry[api.Retriever] = Registry("retriever", api.Retriever)
+        self.rerankers: Registry[api.Reranker] = Registry("reranker", api.Reranker)
         self.embedders: Registry[api.Embedder] = Registry("embedder", api.Embedder)
         self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
@@ -149,6 +150,7 @@ class Plugins:
             "kb_selection_filters": self.filters,
             "kb_mutation_kinds": self.kinds,
             "kb_retrievers": self.retrievers,
+            "kb_rerankers": self.rerankers,
             "kb_embedders": self.embedders,
             "kb_extractors": self.extractors,
             "kb_chunkers": self.chunkers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -10,6 +11,9 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvicorn
@@ -25,6 +29,7 @@ from kb_framework.web import create_app
 
 _FIELDS = ("request_id", "method", "path", "status", "ms")
 _GRACE_SECONDS = 10
+_THREADS = 64
 
 
 def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
@@ -34,7 +39,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     instance = uuid.uuid4().hex
     transport = AsgiTransport()
     mcp, mcp_lifespan = http_app(lambda: Engine(transport, plugins), plugins)
-    app = create_app(kb, instance=instance, mcp=mcp, lifespan=[mcp_lifespan])
+    app = create_app(kb, instance=instance, mcp=mcp, lifespan=[_threads, mcp_lifespan])
     transport.use(app)
     listening = _listen(host, port)
     url = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
@@ -43,6 +48,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS, lifespan="on")
     )
     _leave_address(address, url, instance)
+    kb.upkeep.start()
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,6 +60,13 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         _remove_address(address, instance)
         transport.close()
         kb.close()
+
+
+@asynccontextmanager
+async def _threads(_: object) -> AsyncIterator[None]:
+    """Enough threads for handlers: those that wait for the one writer must leave some to readers."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-handler"))
+    yield
 
 
 def _require_loopback(host: str) -> None:

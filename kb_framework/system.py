@@ -15,6 +15,7 @@ from kb_framework import __version__
 from kb_framework.api import Actor
 from kb_framework.app import KB
 from kb_framework.errors import KBError, NotFound, error_codes
+from kb_framework.languages import advise, count_languages
 from kb_framework.repair import Repair
 from kb_framework.store.documents import active_space
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals
@@ -70,6 +71,7 @@ class SystemService:
             "selection_filters": {item.name: item.help for item in plugins.filters},
             "mutation_kinds": {item.name: item.help for item in plugins.kinds},
             "retrievers": [item.name for item in plugins.retrievers],
+            "rerankers": [item.name for item in plugins.rerankers],
             "counts": self.counts(actor),
         }
 
@@ -138,6 +140,7 @@ class SystemService:
                             f"document {row.id} has {row.found} of {row.chunk_count} chunks",
                         )
                     )
+                advice = advise(count_languages(tx), self._kb.embedding)
                 space = active_space(tx)
                 other = None if self._kb.embedding.problem else self._kb.embedding.mismatch(tx)
                 if other:
@@ -171,6 +174,8 @@ class SystemService:
             return [*found, _check("database", "error", str(error))]
         if self._kb.embedding.problem:
             found.append(_check("embedder", "warning", self._kb.embedding.problem))
+        elif advice:
+            found.append(_check("embedder", "warning", advice))
         if len(found) == 1:
             found.append(_check("database", "ok", f"{count} chunks, full text and vectors agree"))
         return found

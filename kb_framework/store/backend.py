@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,13 @@ class Backend(Protocol):
     # Why vectors cannot be stored, or None.
     vectors_missing: str | None
     has_job_types: bool
+    # Called with the number of chunks that a transaction, not yet committed, has indexed.
+    on_written: Callable[[int], None]
+
+    @property
+    def side_folder(self) -> Path:
+        """Where the segments of side indexes are."""
+        ...
 
     def close(self) -> None: ...
 
@@ -64,9 +71,18 @@ class Backend(Protocol):
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None: ...
 
     def search_text(
-        self, connection: sa.Connection, text: str, allowed: sa.Select, limit: int, weights: Sequence[float]
+        self,
+        connection: sa.Connection,
+        text: str,
+        allowed: sa.Select,
+        limit: int,
+        weights: Sequence[float],
+        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
-        """The best allowed chunks for any of the words; higher scores are better."""
+        """The best allowed chunks for any of the words; higher scores are better.
+
+        `allowed` selects chunks of the organization; where it is named, an index of its own may answer.
+        """
         ...
 
     def search_expression(

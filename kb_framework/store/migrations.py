@@ -13,6 +13,7 @@ from kb_framework import api
 from kb_framework.errors import StoreUnusable
 from kb_framework.store import limits, tables
 from kb_framework.store.documents import add_missing_text
+from kb_framework.store.side import tables as side
 from kb_framework.store.text import ANALYSIS
 
 if TYPE_CHECKING:
@@ -43,9 +44,19 @@ def create_limits(tx: Tx) -> None:
     limits.metadata.create_all(tx.connection)
 
 
+def create_side_index(tx: Tx) -> None:
+    """Its tables; and an index that finds documents by path, which filters ask for."""
+    side.metadata.create_all(tx.connection)
+    tx.execute(sa.text("CREATE INDEX documents_by_path ON documents (organization_id, path)"))
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
-HOST_MIGRATIONS: list[Step] = [(1, "base", create_base), (2, "limits", create_limits)]
+HOST_MIGRATIONS: list[Step] = [
+    (1, "base", create_base),
+    (2, "limits", create_limits),
+    (3, "side index", create_side_index),
+]
 
 
 def migrate(
@@ -53,7 +64,8 @@ def migrate(
 ) -> list[str]:
     """Apply what is due; returns `plugin/version name` of each step. A newer database is refused untouched.
 
-    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, and indexing text anew, must succeed.
+    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, indexing among them, must
+    succeed.
     """
     steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
     for plugin, migrations in sorted(plugin_steps.items()):

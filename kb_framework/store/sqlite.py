@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -19,8 +21,13 @@ from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.expression import Expression, Term
-from kb_framework.store.sql import JsonObject, JsonValues, NewUuid, among
-from kb_framework.store.text import index_fields, phrases, query_terms
+from kb_framework.store.side.changes import Changes
+from kb_framework.store.side.tables import TEXT
+from kb_framework.store.sql import JsonObject, JsonValues, NewUuid
+from kb_framework.store.text import index_fields, phrase_terms, query_terms
+
+if TYPE_CHECKING:
+    from kb_framework.store.side.searching import SideSearch
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -67,6 +74,8 @@ class SqliteBackend:
         self.path = path
         self.vectors_missing: str | None = None
         self.has_job_types = False
+        self.on_written: Callable[[int], None] = lambda _: None
+        self._side = Changes()
         url = sa.URL.create("sqlite", database=str(path))
         options: dict[str, Any] = {"module": dbapi2, "pool_timeout": busy_timeout, "poolclass": sa.QueuePool}
         arguments = {"timeout": busy_timeout, "check_same_thread": False}
@@ -88,6 +97,8 @@ class SqliteBackend:
     def _set_up_writer(self, connection: Any, _: Any) -> None:
         self._set_up(connection)
         connection.execute("PRAGMA journal_mode=WAL")
+        # Deleted means gone: without this the text would stay readable in the file until its pages are used again.
+        connection.execute("PRAGMA secure_delete=ON")
 
     def _set_up_reader(self, connection: Any, _: Any) -> None:
         self._set_up(connection)
@@ -105,6 +116,17 @@ class SqliteBackend:
             if self.vectors_missing is None:
                 log.warning("sqlite-vec cannot be loaded, so there is no vector search: %s", error)
             self.vectors_missing = str(error)
+
+    @cached_property
+    def _side_search(self) -> SideSearch:
+        # It needs numpy, which only those wait for who search a large organization.
+        from kb_framework.store.side.searching import SideSearch
+
+        return SideSearch(self.side_folder, self.writer)
+
+    @property
+    def side_folder(self) -> Path:
+        return self.path.parent / "side"
 
     def close(self) -> None:
         self.writer.dispose()
@@ -149,8 +171,11 @@ class SqliteBackend:
         values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
             connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
+            self._side.text_added(connection, values)
+            self.on_written(len(values))
 
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
+        self._side.removed(connection, TEXT, chunks)
         connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
 
     def search_text(
@@ -160,8 +185,13 @@ class SqliteBackend:
         allowed: sa.Select,
         limit: int,
         weights: Sequence[float],
+        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
+        if organization_id is not None and self._side.has(connection, TEXT, organization_id):
+            found = self._side_search.text(connection, organization_id, text, allowed, limit, weights)
+            if found is not None:
+                return found
         match = _match_any(text)
         return self._ranked(connection, match, allowed, limit, weights) if match else []
 
@@ -210,6 +240,7 @@ class SqliteBackend:
         return None
 
     def drop_full_text(self, connection: sa.Connection) -> None:
+        self._side.forget(connection, TEXT)
         self._drop_virtual(connection, "chunks_fts")
 
     # Vectors
@@ -223,8 +254,10 @@ class SqliteBackend:
         values = [(seq, organization_id, vector) for seq, vector in rows]
         if values:
             connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
+            self._side.vectors_added(connection, index, organization_id, [(seq, vector) for seq, _, vector in values])
 
     def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None:
+        self._side.removed(connection, index, chunks)
         table = sa.table(index, sa.column("rowid"))
         connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
@@ -238,6 +271,12 @@ class SqliteBackend:
         limit: int,
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
+        if self._side.has(connection, index, organization_id):
+            mine = sa.select(tables.chunks.c.seq).where(tables.chunks.c.organization_id == organization_id)
+            within = mine if allowed is None else allowed
+            found = self._side_search.vectors(connection, organization_id, index, vector, within, limit)
+            if found is not None:
+                return found
         table = sa.table(
             index,
             sa.column("rowid"),
@@ -266,9 +305,18 @@ class SqliteBackend:
         return sa.exists().where(indexed.c.rowid == chunk)
 
     def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
-        table = sa.table(index, sa.column("rowid"), sa.column("embedding"))
-        found = connection.execute(sa.select(table.c.rowid, table.c.embedding).where(among(table.c.rowid, chunks)))
-        return {row.rowid: row.embedding for row in found}
+        # vec0 itself would look through the whole table, or for each vector along all that come before it in its chunk.
+        places = f"SELECT rowid, chunk_id, chunk_offset FROM {index}_rowids WHERE rowid IN (SELECT value FROM json_each(?))"
+        by_chunk: dict[int, list[tuple[int, int]]] = {}
+        for number, chunk, offset in connection.exec_driver_sql(places, (json.dumps(list(chunks)),)):
+            by_chunk.setdefault(chunk, []).append((number, offset))
+        found: dict[int, bytes] = {}
+        for chunk, rows in by_chunk.items():
+            read = f"SELECT vectors FROM {index}_vector_chunks00 WHERE rowid = ?"
+            vectors = connection.exec_driver_sql(read, (chunk,)).scalar_one()
+            size = len(vectors) // _VEC_SLOTS
+            found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in rows})
+        return found
 
     def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
         table = sa.table(index, sa.column("rowid"), sa.column("embedding", sa.LargeBinary))
@@ -310,6 +358,7 @@ class SqliteBackend:
         )
 
     def drop_vectors(self, connection: sa.Connection, index: str) -> None:
+        self._side.forget(connection, index)
         self._drop_virtual(connection, index)
 
     def _drop_virtual(self, connection: sa.Connection, name: str) -> None:
@@ -405,10 +454,7 @@ def _match(expression: Expression) -> str:
 
 
 def _match_term(term: Term) -> str:
-    ways = [f'"{" ".join(words)}"' for words in phrases(term.text)]
-    if term.prefix:
-        # A word that is complete stands in the index by its stem, which need not begin with what was typed.
-        ways += [f"{way} *" for way in ways]
+    ways = [f'"{" ".join(words)}"{"*" if goes_on else ""}' for words, goes_on in phrase_terms(term.text, term.prefix)]
     if not ways:
         return ""
     either = ways[0] if len(ways) == 1 else f"({' OR '.join(ways)})"

@@ -15,6 +15,7 @@ in another way is indexed anew when it is opened.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ _OTHER_SCRIPT = re.compile("[\u0370-\u1fff]")
 
 # What a text of a language is full of, and no other's; English is here to be told from the others.
 _COMMON = {
-    "english": "the of and to a an in is that for it with as was are be by this on not or from at which have what how do does did who why",
+    "english": "the of and to a an in is that for it with as was are be by this on not or from at which have what how do does",
     "german": "der die das und ist nicht mit ein eine den von zu auf für im dem des sich auch wird sind wie wer wo warum",
     "french": "le la les et est des une dans que qui pour pas sur au avec ce par plus sont du aux quel quelle où",
     "spanish": "el los las y es una que en por con del para se no como más su al qué cuál cuándo dónde quién",
@@ -76,10 +77,28 @@ _COMMON = {
     "catalan": "el la els les i és una que en per amb del no com més quin què on qui són",
     "indonesian": "yang dan di dari untuk dengan ini itu pada adalah tidak ke dalam apa siapa bagaimana mana",
 }
+_CODES = {
+    "english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "portuguese": "pt", "dutch": "nl",
+    "swedish": "sv", "danish": "da", "norwegian": "no", "finnish": "fi", "hungarian": "hu", "romanian": "ro", "turkish": "tr",
+    "polish": "pl", "czech": "cs", "catalan": "ca", "indonesian": "id",
+}  # fmt: skip
+# The scripts that tell a language, or one that is by far the commonest; kana before Han, which Japanese has too.
+_LANGUAGE_OF_SCRIPT = {
+    "ja": re.compile("[\u3041-\u30ff]"),
+    "ko": re.compile("[\u1100-\u11ff\uac00-\ud7ff]"),
+    "zh": re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"),
+    "ru": re.compile("[\u0400-\u052f]"),
+    "el": re.compile("[\u0370-\u03ff\u1f00-\u1fff]"),
+    "th": re.compile("[\u0e01-\u0e4e]"),
+    "ar": re.compile("[\u0620-\u06ff]"),
+    "he": re.compile("[\u05d0-\u05ea]"),
+    "hi": re.compile("[\u0900-\u097f]"),
+}
+_LATIN = frozenset(_CODES.values())
 _LANGUAGES_OF: dict[str, list[str]] = {}
-for _language, _words in _COMMON.items():
-    for _common in _words.split():
-        _LANGUAGES_OF.setdefault(_common, []).append(_language)
+for _name, _list in _COMMON.items():
+    for _common in _list.split():
+        _LANGUAGES_OF.setdefault(_common, []).append(_name)
 _SAMPLE = 200
 
 
@@ -108,15 +127,24 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
     return list(terms)[:MAX_TERMS]
 
 
-def phrases(text: str) -> list[list[str]]:
-    """The ways in which these words, one after the other, can stand in the index; none without words."""
+def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]]:
+    """The ways in which these words, one after the other, can stand in the index; none without words.
+
+    With each comes whether its last word stands for any that begins with it: where that is asked for, or where it is a single
+    character of a run.
+    """
     words = _words(text)
     plain = [word for word in words if not _RUN.match(word)]
     forms = [dict(zip(plain, _stems(plain, "english"), strict=True)), {word: _fold(word) for word in plain}]
-    ways = {tuple(token for word in words for token in _sequence(word, form)): None for form in forms}
-    # What closes the last run need not be in the text, where the run may go on.
-    closed = bool(words) and len(words[-1]) > 1 and bool(_RUN.match(words[-1]))
-    return [list(way[:-1] if closed else way) for way in ways if way]
+    ways = list({tuple(token for word in words for token in _sequence(word, form)): None for form in forms})
+    if not ways[0]:
+        return []
+    if _RUN.match(words[-1]):
+        # What closes a run is not in a text where the run goes on.
+        single = len(words[-1]) == 1
+        return [(list(way if single else way[:-1]), prefix or single) for way in ways]
+    # Of a word that goes on the stem is not known, but this may be the whole word.
+    return [(list(way), prefix and (index > 0 or len(ways) == 1)) for index, way in enumerate(ways)]
 
 
 def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple[int, int, str]]:
@@ -136,10 +164,33 @@ def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple
                 if term is not None:
                     yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
             continue
-        forms = {*_stems([word], "english"), _fold(word), *(_STEM + stem for stem in _stems([word], language))}
-        term = next(iter(forms & exact), None) or next((p for p in prefixes if _fold(word).startswith(p)), None)
+        term = next((form for form in _forms(word, language) if form in exact), None)
+        if term is None and prefixes:
+            term = next((prefix for prefix in prefixes if _fold(word).startswith(prefix)), None)
         if term is not None:
             yield start, place.end(), term
+
+
+def language_of(text: str) -> str | None:
+    """The language of a query, as an ISO 639-1 code; None where a few words in Latin letters do not tell."""
+    words = _words(text)
+    if text.isascii():
+        return _CODES.get(_language(words) or "")
+    letters = "".join(words)
+    for language, script in _LANGUAGE_OF_SCRIPT.items():
+        # A question in Korean may be half about something that has an English name.
+        if 5 * len(script.findall(letters)) > len(letters):
+            return language
+    return _CODES.get(_language(words) or "")
+
+
+def in_latin_letters(language: str) -> bool:
+    return language in _LATIN
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word that is indexed is part of text without spaces: one or two of its characters."""
+    return bool(_RUN.match(word))
 
 
 def normalise(text: str) -> str:
@@ -194,6 +245,13 @@ def _stems(words: list[str], language: str) -> list[str]:
         stem if word.isascii() else _fold(_in_script(word) if _OTHER_SCRIPT.search(word) else stem)
         for word, stem in zip(words, stems, strict=True)
     ]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _forms(word: str, language: str) -> tuple[str, ...]:
+    """By what a word of a text in that language may be found. Texts have the same few words again and again."""
+    marked = (_STEM + stem for stem in _stems([word], language))
+    return tuple(dict.fromkeys([*_stems([word], "english"), _fold(word), *marked]))
 
 
 def _in_script(word: str) -> str:

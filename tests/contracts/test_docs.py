@@ -16,6 +16,7 @@ import pytest
 
 from kb_framework import hookspecs
 from kb_framework.bootstrap import read_bootstrap
+from kb_framework.client import connect
 from kb_framework.plugins import Plugins
 from kb_framework.testing import Install, Run
 
@@ -104,6 +105,14 @@ def test_the_settings_page_shows_toml_and_commands_that_work(kb_home: Path, kb_r
     run_lines(text_of(DOCS / "settings.md"), kb_run)
 
 
+def test_the_commands_of_the_search_page_run_and_it_names_every_field(kb_home: Path, kb_run: Run) -> None:
+    from kb_search.models import SearchIn
+
+    page = text_of(DOCS / "search.md")
+    run_lines(page, kb_run)
+    assert [name for name in SearchIn.model_fields if f"`{name}`" not in page] == []
+
+
 def test_the_readme_fits_one_screen() -> None:
     assert len(text_of(README).splitlines()) <= 72
 
@@ -137,15 +146,24 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     run_lines(guide, kb_run)
 
 
+def test_the_examples_of_the_bulk_page_run(kb_home: Path, kb_run: Run) -> None:
+    page = text_of(DOCS / "bulk.md")
+    with connect() as engine:
+        names = {"engine": engine}
+        for block in blocks(page, "python"):
+            exec(compile(block, "docs/bulk.md", "exec"), names)
+    run_lines(page, kb_run)
+
+
 @pytest.mark.parametrize("page", ["knowledge", "research"])
 def test_the_commands_of_a_page_run(page: str, kb_home: Path, kb_run: Run) -> None:
     run_lines(text_of(DOCS / f"{page}.md"), kb_run)
 
 
-PAGES = ("hooks", "knowledge", "plugins", "research", "settings")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in PAGES)])
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb_framework.store.text import MAX_TERMS, find_terms, index_fields, phrases, query_terms
+from kb_framework.store.text import MAX_TERMS, find_terms, index_fields, phrase_terms, query_terms
 
 
 def matches(text: str, query: str) -> bool:
@@ -75,7 +75,14 @@ def test_a_phrase_has_the_words_side_by_side_in_the_index() -> None:
     for text in ("He was running shoes for the team", "Die alten Häuser sind auch nicht schön", "오늘 백업은 매일"):
         indexed = f" {index_fields([text])[0]} "
         words = " ".join(text.split()[1:3])
-        assert any(f" {' '.join(way)} " in indexed for way in phrases(words))
+        assert any(f" {' '.join(way)} " in indexed for way, _ in phrase_terms(words))
+
+
+def test_a_phrase_may_end_in_the_beginning_of_a_word() -> None:
+    assert phrase_terms("old running", prefix=True) == [(["old", "run"], False), (["old", "running"], True)]
+    assert phrase_terms("old runn", prefix=True) == [(["old", "runn"], True)]
+    assert phrase_terms("백") == [(["백"], True)]
+    assert phrase_terms("?!") == []
 
 
 def test_terms_are_pointed_out_in_the_text_as_it_was_written() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import sys
@@ -226,16 +225,18 @@ def _sync_once(
 def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Upload the wanted files, several at a time; what each came to."""
     files: list[File] = compared["files"]
-    skipped = [file for file in listing.files if file not in set(files)]
-    outcomes = [{"path": file.shown, "state": "unchanged"} for file in skipped]
+    wanted = {file.source for file in files}
+    outcomes = [{"path": file.shown, "state": "unchanged"} for file in listing.files if file.source not in wanted]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
     limit = compared["max_file_bytes"]
-    # Small files go several at a time; of the large ones only one is in memory.
+    # Small files go several at a time; of the large ones only one is under way.
     one_large_file = threading.Lock()
 
     def send(files: list[File]) -> list[dict[str, Any]]:
-        with one_large_file if files[0].size > LARGE else contextlib.nullcontext():
+        if files[0].size <= LARGE:
             return _send_together(cli, files, fields, limit)
+        with one_large_file:
+            return [_send_large(cli, files[0], fields, limit)]
 
     with ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1) as pool:
         jobs = [pool.submit(send, group) for group in together(files, lambda file: file.size)]
@@ -258,14 +259,15 @@ def _send_together(cli: Cli, files: list[File], fields: dict[str, Any], limit: i
     failed: list[dict[str, Any]] = []
     read: list[tuple[File, bytes]] = []
     for file in files:
-        if file.size > limit:
-            # Not even read: the engine would refuse it, and it may not fit into memory.
-            failed.append(_failed(file, f"{file.size} bytes; at most {limit} (KB_MAX_FILE_BYTES)"))
-            continue
         try:
-            read.append((file, file.place.read_bytes() if file.place else sys.stdin.buffer.read() if sys.stdin else b""))
+            data = file.place.read_bytes() if file.place else sys.stdin.buffer.read() if sys.stdin else b""
         except OSError as error:
             failed.append(_failed(file, error.strerror or str(error)))
+            continue
+        if len(data) > limit:
+            failed.append(_too_large(file, len(data), limit))
+        else:
+            read.append((file, data))
     if not read:
         return failed
     try:
@@ -280,9 +282,32 @@ def _send_together(cli: Cli, files: list[File], fields: dict[str, Any], limit: i
     return failed + [_outcome(file, answer) for (file, _), answer in zip(read, answers, strict=True)]
 
 
+def _send_large(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[str, Any]:
+    """Upload a file part by part: it is held in memory once, where it is read, and not by whoever sends it."""
+    if file.size > limit:
+        return _too_large(file, file.size, limit)
+    assert file.place is not None
+    try:
+        upload = cli.engine.start_upload(Path(file.shown).name, **_known(file), **fields)
+        with file.place.open("rb") as content:
+            while part := content.read(LARGE):
+                upload = cli.engine.append_upload(upload["upload_id"], upload["received"], part)
+        return _outcome(file, {"response": cli.engine.finish_upload(upload["upload_id"]), "error": None})
+    except OSError as error:
+        return _failed(file, error.strerror or str(error))
+    except EngineError as error:
+        if error.http_status >= 500:
+            raise
+        return _failed(file, error.message, job_id=error.details.get("job_id"))
+
+
 def _known(file: File) -> dict[str, Any]:
     source = {"source": file.source, "modified_ns": file.modified_ns} if file.place else {}
     return {"path": file.shown, **source}
+
+
+def _too_large(file: File, size: int, limit: int) -> dict[str, Any]:
+    return _failed(file, f"{size} bytes; at most {limit} (KB_MAX_FILE_BYTES)")
 
 
 def _failed(file: File, reason: str, **more: Any) -> dict[str, Any]:

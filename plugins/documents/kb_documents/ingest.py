@@ -18,7 +18,7 @@ from kb_documents.models import FileFields
 from kb_documents.prepare import HOLDS, Incoming, Preparation, Ready
 from kb_documents.sources import take_path
 from kb_documents.tables import sources
-from kb_framework.api import Actor, Attachment, Changes
+from kb_framework.api import Attachment, Changes
 from kb_framework.embedding import Embedding
 from kb_framework.errors import (
     Busy,
@@ -97,6 +97,8 @@ class _Item:
     outcome: Outcome | None = None
     key: str = ""
     staged: Path | None = None
+    # Whether files inside it are still to be added.
+    holds_files: bool = False
 
 
 class Ingest:
@@ -138,32 +140,19 @@ class Ingest:
         if item.error or item.outcome is None:
             assert item.error
             return item.error
-        incoming, document_id = item.incoming, item.outcome.document_id
-        files: Sequence[Attachment] = ()
-        if item.ready:
-            files, item.ready = item.ready.extracted.attachments, None
-        elif self._holds_files(document_id, incoming.actor):
-            # The file is there, but were those inside it? They may have been interrupted; what is there is not added twice.
-            try:
-                files = self._preparation.extract(incoming).attachments
-            except KBError as error:
-                return error
-        inner = [self._inside(incoming, document_id, file) for file in files]
+        if not item.holds_files:
+            return item.outcome
+        incoming = item.incoming
         try:
-            inside = [_told(*pair) for pair in zip(inner, self.add(inner), strict=True)]
-        except BaseException:
-            self._want_again(incoming)
-            raise
-        return item.outcome._replace(attachments=tuple(inside))
-
-    def _holds_files(self, document_id: int, actor: Actor) -> bool:
-        with self._store.read(actor.organization_id) as tx:
-            return HOLDS in tx.scalar(sa.select(documents.c.metadata).where(documents.c.id == document_id))
-
-    def _want_again(self, incoming: Incoming) -> None:
-        """Have the file sent again, although it did not change."""
-        with self._store.write(incoming.actor.organization_id) as tx:
-            tx.execute(sa.update(sources).where(tx.owns(sources), sources.c.source == incoming.source).values(modified_ns=None))
+            # Of a file that is already there, those inside may not be: they may have been interrupted.
+            extracted = item.ready.extracted if item.ready else self._preparation.extract(incoming)
+        except KBError as error:
+            return error
+        item.ready = None
+        inner = [self._inside(incoming, item.outcome.document_id, file) for file in extracted.attachments]
+        inside = tuple(_told(*pair) for pair in zip(inner, self.add(inner), strict=True))
+        self._remember_finished(incoming)
+        return item.outcome._replace(attachments=inside)
 
     def _inside(self, outer: Incoming, parent_id: int, file: Attachment) -> Incoming:
         path = f"{outer.path}/{file.name}"
@@ -258,7 +247,7 @@ class Ingest:
                 return [self._settle_one(tx, item) for item in items]
         except Exception as error:
             if len(items) > 1:
-                # One that cannot be written must not take the others with it.
+                # One that cannot be written must not take with it those that came before.
                 return [changed for item in items for changed in self._settle([item])]
             if not isinstance(error, StoreUnusable):
                 raise
@@ -278,12 +267,15 @@ class Ingest:
         """Write one file, unless it changes a document that is there."""
         incoming, ready = item.incoming, item.ready
         item.outcome = None
+        item.holds_files = ready is not None and bool(ready.extracted.attachments)
         if item.error:
             item.error.details["job_id"] = self._job(tx, incoming, status="failed", error=item.error.message)
             return None
         known = self._known(tx, incoming)
         if known.unchanged:
-            self._remember(tx, incoming, known.unchanged, known)
+            metadata = sa.select(documents.c.metadata).where(documents.c.id == known.unchanged)
+            item.holds_files = HOLDS in tx.scalar(metadata)
+            self._remember(tx, item, known.unchanged, known)
             job_id = self._job(tx, incoming, status="duplicate", document_id=known.unchanged)
             item.outcome = Outcome(known.unchanged, job_id, "unchanged")
         elif ready and not known.changed:
@@ -308,7 +300,7 @@ class Ingest:
         job = str(uuid.uuid4())
         document_id = insert_document(tx, values, tags, ready.pieces, job, ready.vectors, self._space(tx, ready))
         job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
-        self._remember(tx, incoming, document_id, known, ready.title)
+        self._remember(tx, item, document_id, known, ready.title)
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", incoming.actor, added, 1), tx)
         self._publish(tx, item)
@@ -352,7 +344,7 @@ class Ingest:
         job = str(uuid.uuid4())
         replace_content(tx, document_id, values, ready.pieces, job, ready.vectors, self._space(tx, ready))
         job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
-        self._remember(tx, incoming, document_id, known, ready.title)
+        self._remember(tx, item, document_id, known, ready.title)
         self._publish(tx, item)
         return job_id
 
@@ -377,8 +369,9 @@ class Ingest:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             return None
 
-    def _remember(self, tx: Tx, incoming: Incoming, document_id: int, known: Known, title: str | None = None) -> None:
+    def _remember(self, tx: Tx, item: _Item, document_id: int, known: Known, title: str | None = None) -> None:
         """Note where the document came from, so that the file need not be read again while it does not change."""
+        incoming = item.incoming
         if incoming.source is None:
             return
         if known.source_document is not None:
@@ -392,12 +385,21 @@ class Ingest:
             "document_id": document_id,
             "path": incoming.path,
             "size": len(incoming.data),
-            "modified_ns": getattr(incoming.fields, "modified_ns", None),
+            # Until the files inside it are there as well, whoever lists the folder is asked for it again.
+            "modified_ns": None if item.holds_files else getattr(incoming.fields, "modified_ns", None),
             "content_hash": incoming.content_hash,
             "title": title,
             "seen_at": now(),
         }
         tx.execute(_INSERT_SOURCE, row)
+
+    def _remember_finished(self, incoming: Incoming) -> None:
+        """Note that the files inside are there as well."""
+        modified = getattr(incoming.fields, "modified_ns", None)
+        if incoming.source is not None and modified is not None:
+            with self._store.write(incoming.actor.organization_id) as tx:
+                here = (tx.owns(sources), sources.c.source == incoming.source)
+                tx.execute(sa.update(sources).where(*here).values(modified_ns=modified))
 
 
 class Replace:

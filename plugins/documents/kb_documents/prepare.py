@@ -12,7 +12,7 @@ from kb_documents.extraction import Extraction
 from kb_documents.language import detect
 from kb_documents.models import FileFields, NoteIn
 from kb_framework.api import Actor, ChunkText, Extracted, resolve
-from kb_framework.embedding import Embedding
+from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -46,7 +46,7 @@ class Incoming:
         return None if self.is_note else getattr(self.fields, "path", None) or self.filename
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ready:
     """What the slow part made of a file."""
 
@@ -54,7 +54,8 @@ class Ready:
     title: str
     lang: str | None
     pieces: list[ChunkText]
-    vectors: Mapping[str, bytes]
+    # By content hash, of the chunks that are new.
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Preparation:
@@ -69,35 +70,43 @@ class Preparation:
 
     def prepare(self, several: Sequence[tuple[Incoming, set[str]]]) -> list[Ready | KBError]:
         """Each file made ready, or why it cannot be. With each come the hashes of chunks that have their vectors already."""
-        cut = [self._cut(incoming) for incoming, _ in several]
+        made = [self._cut(incoming) for incoming, _ in several]
+        # By content hash, what is embedded for the new chunks of each file.
         wanted = [
-            {} if isinstance(found, KBError) else self._new_texts(found[1], there)
-            for found, (_, there) in zip(cut, several, strict=True)
+            {} if isinstance(ready, KBError) else _new_texts(ready, there)
+            for ready, (_, there) in zip(made, several, strict=True)
         ]
         try:
             vectors = self._embed(wanted)
         except KBError as error:
             # What is told of one file must not be written into what is told of another.
-            return [found if isinstance(found, KBError) else _alike(error) for found in cut]
-        return [
-            found if isinstance(found, KBError) else self._ready(incoming, *found, {digest: vectors[digest] for digest in texts})
-            for found, texts, (incoming, _) in zip(cut, wanted if vectors else [()] * len(cut), several, strict=True)
-        ]
+            return [ready if isinstance(ready, KBError) else _alike(error) for ready in made]
+        if vectors:
+            for ready, texts in zip(made, wanted, strict=True):
+                if not isinstance(ready, KBError):
+                    ready.vectors = {digest: vectors[text] for digest, text in texts.items()}
+        return made
 
     def extract(self, incoming: Incoming) -> Extracted:
         if incoming.is_note:
             return Extracted(incoming.data.decode(), media="markdown", markdown=True)
         return self._extraction.extract(incoming.data, incoming.filename, incoming.depth)
 
-    def _cut(self, incoming: Incoming) -> tuple[Extracted, list[ChunkText]] | KBError:
+    def _cut(self, incoming: Incoming) -> Ready | KBError:
         limit, size = self._settings.max_file_bytes, len(incoming.data)
         if size > limit:
             return PayloadTooLarge(f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)")
         try:
             extracted = self.extract(incoming)
-            return extracted, self._chunk(extracted)
+            pieces = self._chunk(extracted)
         except KBError as error:
             return error
+        if extracted.attachments:
+            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
+        title = incoming.fields.title or extracted.title or title_of(extracted.text, incoming.path)
+        lang = incoming.fields.lang or detect(extracted.text)
+        # The chunks hold the text by now, and it may be large.
+        return Ready(extracted._replace(text=""), title, lang, pieces)
 
     def _chunk(self, extracted: Extracted) -> list[ChunkText]:
         chunker = self._plugins.chunkers.get(self._settings.chunker)
@@ -105,23 +114,20 @@ class Preparation:
             raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
         return resolve(chunker.target)(extracted)
 
-    def _new_texts(self, pieces: list[ChunkText], there: set[str]) -> dict[str, str]:
-        texts = {content_hash(piece.content): piece.content for piece in pieces}
-        return {digest: text for digest, text in texts.items() if digest not in there}
-
     def _embed(self, wanted: Sequence[Mapping[str, str]]) -> dict[str, bytes]:
-        """Vectors of all texts, in one call, by content hash; none where there is no embedder."""
-        texts = {digest: text for part in wanted for digest, text in part.items()}
-        encoded = self._embedding.encode(list(texts.values())) if texts else None
+        """Vectors of all texts, in one call; none where there is no embedder."""
+        texts = list(dict.fromkeys(text for part in wanted for text in part.values()))
+        encoded = self._embedding.encode(texts) if texts else None
         return dict(zip(texts, encoded, strict=True)) if encoded else {}
 
-    def _ready(self, incoming: Incoming, extracted: Extracted, pieces: list[ChunkText], vectors: Mapping[str, bytes]) -> Ready:
-        if extracted.attachments:
-            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
-        title = incoming.fields.title or extracted.title or title_of(extracted.text, incoming.path)
-        lang = incoming.fields.lang or detect(extracted.text)
-        # The chunks hold the text by now, and it may be large.
-        return Ready(extracted._replace(text=""), title, lang, pieces, vectors)
+
+def _new_texts(ready: Ready, there: set[str]) -> dict[str, str]:
+    pieces = {content_hash(piece.content): piece for piece in ready.pieces}
+    return {
+        digest: embedded_text(ready.title, piece.content, piece.metadata)
+        for digest, piece in pieces.items()
+        if digest not in there
+    }
 
 
 def _alike(error: KBError) -> KBError:

@@ -50,7 +50,7 @@ def kb_retrievers() -> list[api.Retriever]:
 def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
     from kb_search.fusion import fuse
 
-    return fuse(lists)
+    return fuse(lists, query.limit, query.weights)
 
 
 @hookimpl
@@ -60,9 +60,11 @@ def kb_capabilities() -> Mapping[str, bool]:
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
+    measuring = "Measure how well search finds known answers."
     return [
         api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"),
         api.Command("open", "kb_search.open_commands:open_hit", help="Open a hit of the last search.", group="Search"),
+        api.Command("eval", "kb_search.eval_commands:evaluate", help=measuring, group="Search"),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kb_framework.errors import InvalidInput
 from kb_framework.store.expression import Expression, Term
-from kb_framework.store.text import phrases
+from kb_framework.store.text import phrase_terms
 
 _FIELDS = ("title",)
 _QUOTE = '"'
@@ -64,7 +64,7 @@ class _Parser:
         text = word.removesuffix("*")
         if "*" in text:
             raise self._error(begin + word.index("*"), "a star may only end a word")
-        if not phrases(text):
+        if not phrase_terms(text):
             raise self._error(begin, f"{word!r} has no letters or digits to look for")
         return Term(text, text != word, field)  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ class _Parser:
             raise self._error(start, "this quote is never closed")
         text = self._query[start + 1 : end]
         self._place = end + 1
-        if not phrases(text):
+        if not phrase_terms(text):
             raise self._error(start, "the phrase has no letters or digits to look for")
         return Term(text, self._take("*"), field)  # type: ignore[arg-type]
 
