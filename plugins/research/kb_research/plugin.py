@@ -66,7 +66,7 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
 @hookimpl
 def kb_tools(plugins: Plugins) -> list[api.Tool]:
     offered = [
-        api.Tool("kb_research_search", "kb_research.tools:search", "Search for snippets", "write", open_world=True),
+        api.Tool("kb_research_search", "kb_research.tools:search", "Search for snippets", "read", open_world=True),
         api.Tool("kb_research_add", "kb_research.tools:add", "Add a snippet", "write", idempotent=True),
     ]
     return offered if _offered(plugins) else []
