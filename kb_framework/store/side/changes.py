@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,7 +19,7 @@ class Changes:
         mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
         return connection.execute(sa.select(side_indexes.c.id).where(*mine)).first() is not None
 
-    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         """Chunks that are in their table already: number, and the words of title, headings and body as they are indexed."""
         if not _has_any(connection, TEXT):
             return
