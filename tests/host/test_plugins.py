@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -946,7 +947,8 @@ def test_a_third_partys_kind_gets_a_tool_and_a_client_method(plugin, engine) -> 
     ids = three_notes(opened)
     tool = bind_tools(Plugins(read_bootstrap()), "curate")["kb_bulk_stamp"]
 
-    by_tool = tool.function(opened, **tool.arguments({"document_ids": ids[:1], "label": "memo"}))
+    nobody = types.SimpleNamespace(possible=False, answer=None)
+    by_tool = tool.function(opened, nobody, **tool.arguments({"document_ids": ids[:1], "label": "memo"}))
     by_method = opened.bulk_stamp(document_ids=ids[1:2], label="memo")
 
     assert {"label", "document_ids", "tags", "force"} <= set(tool.description.input_schema["properties"])
