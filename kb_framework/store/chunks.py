@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql import visitors
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
 from kb_framework.store.sql import among
@@ -46,9 +47,13 @@ def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
 def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
     """The numbers of the chunks that a search may return: what a retriever selects from."""
     allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
-    if query.condition is not None:
-        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id).where(query.condition)
-    return allowed
+    if query.condition is None:
+        return allowed
+    # A condition on chunks alone need not look at the documents of all of them.
+    about_documents = any(getattr(item, "table", None) is documents for item in visitors.iterate(query.condition))
+    if about_documents:
+        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id)
+    return allowed.where(query.condition)
 
 
 def readable(plugins: Plugins, actor: Actor, tx: Tx) -> list[sa.ColumnElement[bool]]:
