@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from kb_framework.errors import Forbidden
+
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
@@ -22,6 +24,12 @@ DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 
 Profile = Literal["read", "write", "curate", "admin"]
+BuiltInRole = Literal["viewer", "editor", "admin"]
+
+# In a route's `opt`: everyone may ask, with or without a key.
+PUBLIC = "public"
+# What the person at the data folder holds: every permission there is.
+EVERYTHING = frozenset({"*"})
 
 
 def resolve(target: str) -> Any:
@@ -35,6 +43,16 @@ class Actor(NamedTuple):
 
     organization_id: str = DEFAULT_ORGANIZATION
     user_id: str = LOCAL_USER
+    permissions: frozenset[str] = EVERYTHING
+    # The key that was shown; None for the person at the data folder.
+    key_id: str | None = None
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions or self.permissions == EVERYTHING
+
+    def require(self, permission: str) -> None:
+        if not self.may(permission):
+            raise Forbidden(f"this needs the permission {permission}", permission=permission)
 
 
 # What registration hooks return
@@ -55,11 +73,24 @@ class Migration(NamedTuple):
     target: str
 
 
+class Permission(NamedTuple):
+    """Something a key may be allowed to do: `documents.read`.
+
+    `role` is the least of the built-in roles that has it: an editor has all that a viewer has, an admin everything. With
+    `engine` it is about all organizations at once, and only admins of the first organization have it.
+    """
+
+    name: str
+    help: str
+    role: BuiltInRole = "admin"
+    engine: bool = False
+
+
 class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `access`, or another service's name.
     """
 
     name: str
@@ -67,7 +98,10 @@ class Service(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them."""
+    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them.
+
+    Each names the permission it needs, `opt={"permission": "documents.read"}`. One that names none is refused to every key.
+    """
 
     name: str
     target: str
@@ -92,7 +126,8 @@ class Command(NamedTuple):
 class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
-    With `build`, the target is a function of the plugins and the tool's name that returns it.
+    What it may do is decided by the routes that it asks; `permission` is that of the first of them, and keeps it out of the
+    list of those who lack it. With `build`, the target is a function of the plugins and the tool's name that returns it.
     """
 
     name: str
@@ -105,6 +140,7 @@ class Tool(NamedTuple):
     open_world: bool = False
     build: bool = False
     contributed_by: str = ""
+    permission: str = ""
 
 
 class ClientMethod(NamedTuple):
@@ -140,6 +176,7 @@ class MutationKind(NamedTuple):
 
     The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, documents)`, which changes all
     of them at once. `bulk` offers it over any selection; without it the kind serves single documents only.
+    Whoever asks for it needs `permission`.
     """
 
     name: str
@@ -150,6 +187,7 @@ class MutationKind(NamedTuple):
     bulk: bool = True
     command: str = ""
     tool: str = ""
+    permission: str = "documents.write"
 
     @property
     def job_type(self) -> str:

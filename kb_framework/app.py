@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kb_framework.access import Access
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
@@ -60,6 +61,7 @@ class KB:
         self.settings = settings
         self.plugins = plugins
         self.store = store
+        self.access = Access(store, plugins)
         self.services = Services(self)
         self.files = Files(settings.host.data_dir / "files")
         self.embedding = Embedding(store, plugins, settings.host, self.build)
@@ -86,7 +88,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding"}:
+        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "access"}:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]

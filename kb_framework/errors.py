@@ -70,6 +70,17 @@ class Forbidden(KBError):
     http_status = 403
 
 
+class TooManyRequests(KBError):
+    """Asked too often; `retry_after` says in how many seconds to ask again."""
+
+    code = "too_many_requests"
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after: int, **details: Any) -> None:
+        super().__init__(message, retry_after=retry_after, **details)
+        self.retry_after = retry_after
+
+
 class NotFound(KBError):
     code = "not_found"
     http_status = 404
@@ -109,6 +120,13 @@ class PayloadTooLarge(KBError):
     code = "payload_too_large"
     http_status = 413
     exit_code = 2
+
+
+class RequestTimeout(KBError):
+    """A body that did not arrive in time."""
+
+    code = "request_timeout"
+    http_status = 408
 
 
 class UnsupportedMediaType(KBError):

@@ -71,6 +71,8 @@ class Mutation:
     ) -> MutationResult:
         """Do it. With a `selection` (the filters behind `where`) it is a bulk operation: threshold and job record apply."""
         kind = self.kind(kind_name)
+        # Whatever route led here: a selection is deleted only by who may delete.
+        actor.require(kind.permission)
         self._plugins.require_all_loaded()
         try:
             with self._store.write(actor.organization_id) as tx:

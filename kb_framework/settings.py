@@ -88,6 +88,11 @@ class HostSettings(Section):
     extract_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that reading one file may take.")
     extract_memory_bytes: WholeNumber = Field(2_000_000_000, ge=100_000_000, description="Memory that reading one file may take.")
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
+    body_timeout: Number = Field(60.0, gt=0, le=3600, description="Seconds to wait for more of a request's body.")
+    auth_failures_per_minute: WholeNumber = Field(
+        100, ge=1, description="Wrong keys from one address within a minute; further requests are refused until it is over."
+    )
+    trusted_proxies: StringList = Field([], description="Addresses of proxies whose X-Forwarded-For tells the caller's address.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
     allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")

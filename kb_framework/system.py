@@ -11,7 +11,7 @@ from litestar.status_codes import HTTP_200_OK
 from sqlalchemy import exc
 
 from kb_framework import __version__
-from kb_framework.api import Actor
+from kb_framework.api import PUBLIC, Actor
 from kb_framework.app import KB
 from kb_framework.errors import KBError, error_codes
 from kb_framework.repair import Repair
@@ -200,19 +200,19 @@ def _check(name: str, state: str, message: str) -> dict[str, Any]:
     return {"name": name, "state": state, "message": message}
 
 
-@get("/health", sync_to_thread=True)
+@get("/health", sync_to_thread=True, opt={"permission": "engine.view"})
 def get_health(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
     """Whether the engine is well: version, plugins that failed, counts."""
     return system.health(actor)
 
 
-@get("/health/live", sync_to_thread=False)
+@get("/health/live", sync_to_thread=False, opt={"permission": PUBLIC})
 def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """That the engine answers, without asking the database."""
     return system.live()
 
 
-@get("/schema", sync_to_thread=True)
+@get("/schema", sync_to_thread=True, opt={"permission": "engine.view"})
 def get_schema(
     request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
 ) -> dict[str, Any]:
@@ -220,13 +220,13 @@ def get_schema(
     return {**system.schema(actor), "wire": request.app.openapi_schema.to_schema()["components"]["schemas"]}
 
 
-@get("/doctor", sync_to_thread=True)
+@get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate"})
 def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Everything that can be checked, with what to do about what is wrong."""
     return system.doctor()
 
 
-@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
 def repair(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now."""
     return system.repair()

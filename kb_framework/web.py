@@ -21,6 +21,7 @@ from litestar.exceptions import HTTPException, SerializationException, Validatio
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
 from litestar.plugins.pydantic import PydanticPlugin
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
@@ -28,16 +29,21 @@ from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import Actor, resolve
+from kb_framework.api import PUBLIC, Actor, resolve
 from kb_framework.app import KB
+from kb_framework.gate import Gate
+from kb_framework.hardening import in_time, security_headers
 from kb_framework.http import ERROR_MODELS, Answer
 from kb_framework.plugins import HOST
+from kb_framework.settings import HostSettings
 from kb_framework.system import SystemService, handlers
 from kb_framework.validation import in_words, invalid
 
 log = logging.getLogger("kb.http")
 
 _ASSETS = "/assets/swagger"
+_KEY_SCHEME = "key"
+_OPEN = {"permission": PUBLIC}
 _WRAPPING_BYTES = 1_000_000
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,
@@ -49,19 +55,34 @@ _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
 }
 _DOCUMENTED = {
     400: "The input is wrong; the message names the field",
+    401: "No key, or one that is unknown, revoked or expired",
     403: "Not allowed",
     404: "There is no such thing",
     409: "Refused",
     413: "Too large",
     415: "Not a kind of body that this route takes",
+    429: "Asked too often; the header Retry-After says when to ask again",
     500: "Unexpected; logged under the id that is given",
     503: "Busy, or a plugin has failed",
 }
 
 
-def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifespan: Any = None) -> ASGIApp:
-    """The application over an open knowledge base."""
+def create_app(
+    kb: KB,
+    *,
+    instance: str = "",
+    mcp: ASGIApp | None = None,
+    lifespan: Any = None,
+    local_secret: str = "",
+    any_address: bool = False,
+) -> ASGIApp:
+    """The application over an open knowledge base.
+
+    Whoever shows `local_secret` is the person at the data folder. With `any_address` it may be reached by any number, not
+    only by loopback's; by a name only if KB_ALLOWED_HOSTS has it.
+    """
     system = SystemService(kb, instance)
+    gate = Gate(kb.access, kb.settings.host.auth_failures_per_minute, local_secret)
     app = Litestar(
         route_handlers=[
             Router("/api/v1", route_handlers=[*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]),
@@ -75,6 +96,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         },
         plugins=[PydanticPlugin(validate_strict=True)],
         exception_handlers={Exception: render_error},
+        guards=[gate.authorize],
         before_request=_check_request,
         request_max_body_size=kb.settings.host.max_body_bytes,
         openapi_config=_openapi(),
@@ -82,11 +104,12 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         logging_config=None,
         debug=False,
     )
-    return Edge(app, kb.settings.host.allowed_hosts)
+    return Edge(app, gate, kb.settings.host, any_address=any_address)
 
 
-def _actor() -> Actor:
-    return Actor()
+def _actor(request: Request[Any, Any, Any]) -> Actor:
+    """Who asks, as the gate found out."""
+    return request.scope["state"]["actor"]
 
 
 def _service(kb: KB, name: str) -> Callable[[], Any]:
@@ -145,22 +168,32 @@ def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: st
         words = inspect.getdoc(handler.fn) or ""
         handler.summary = handler.summary or words.split("\n")[0].rstrip(".") or None
         handler.tags = handler.tags or [plugin]
+        permission = handler.opt.get("permission", "")
+        # Without any key made, none is needed: so it is said to be optional.
+        handler.security = [] if permission == PUBLIC else [{_KEY_SCHEME: [permission] if permission else []}, {}]
     return items
 
 
 def _pages() -> list[Any]:
-    @get("/", include_in_schema=False, sync_to_thread=False)
+    @get("/", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def root() -> Redirect:
         return Redirect("/schema/swagger")
 
-    @get("/docs", include_in_schema=False, sync_to_thread=False)
+    @get("/docs", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def docs() -> Redirect:
         return Redirect("/schema/swagger")
 
     spec = importlib.util.find_spec("swagger_ui")
     folder = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "static"
-    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False)
+    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False, opt=_OPEN)
     return [root, docs, assets]
+
+
+_BEARER = SecurityScheme(
+    type="http",
+    scheme="bearer",
+    description="A key (`kb keys create`) with the permission that the route lists. As long as no key was made, none is needed.",
+)
 
 
 def _openapi() -> OpenAPIConfig:
@@ -173,9 +206,10 @@ def _openapi() -> OpenAPIConfig:
     return OpenAPIConfig(
         title="kb",
         version=__version__,
-        path="/schema",
+        openapi_router=Router("/schema", route_handlers=[], opt=_OPEN, include_in_schema=False),
         render_plugins=[swagger, JsonRenderPlugin()],
         use_handler_docstrings=True,
+        components=Components(security_schemes={_KEY_SCHEME: _BEARER}),
     )
 
 
@@ -204,9 +238,12 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
 class Edge:
     """Around the application: who may reach it, a request id, and one line in the log per request."""
 
-    def __init__(self, app: Litestar, allowed_hosts: list[str]) -> None:
+    def __init__(self, app: Litestar, gate: Gate, host_settings: HostSettings, *, any_address: bool = False) -> None:
         self.app = app
-        self._allowed = {host.lower() for host in allowed_hosts}
+        self._gate = gate
+        self._allowed = {host.lower() for host in host_settings.allowed_hosts}
+        self._any_address = any_address
+        self._body_seconds = host_settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -221,7 +258,8 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                own = [(b"x-request-id", request_id.encode()), *security_headers(message["headers"])]
+                message["headers"] = [*message["headers"], *own]
             await send(message)
 
         refusal = self._refusal(scope["path"], dict(scope["headers"]))
@@ -231,7 +269,8 @@ class Edge:
             await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
             await send_marked({"type": "http.response.body", "body": body})
         else:
-            await self.app(scope, receive, send_marked)
+            await self.app(scope, in_time(receive, self._body_seconds), send_marked)
+            await self._gate.remember_use()
         log.info(
             "%s %s %s",
             scope["method"],
@@ -269,7 +308,8 @@ class Edge:
         if name == "localhost" or name in self._allowed:
             return True
         try:
-            return ipaddress.ip_address(name).is_loopback
+            # A page elsewhere can make its own name lead here, never a number.
+            return ipaddress.ip_address(name).is_loopback or self._any_address
         except ValueError:
             return False
 
@@ -297,7 +337,9 @@ def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[
     handler = request.scope.get("route_handler")
     dialect = handler.opt.get("errors", "flat") if handler else "flat"
     body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
-    headers = {"Retry-After": "1"} if found.http_status in (429, 503) else {}
+    headers = {"Retry-After": str(getattr(found, "retry_after", 1))} if found.http_status in (429, 503) else {}
+    if found.http_status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
 
 

@@ -25,9 +25,13 @@ def create_base(tx: Tx) -> None:
     tx.backend.create_full_text(tx.connection)
 
 
+def create_access(tx: Tx) -> None:
+    tables.access_metadata.create_all(tx.connection)
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
-HOST_MIGRATIONS: list[Step] = [(1, "base", create_base)]
+HOST_MIGRATIONS: list[Step] = [(1, "base", create_base), (2, "access", create_access)]
 
 
 def migrate(

@@ -166,6 +166,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
     for home in homes:
         applied = rows(home, "SELECT plugin, version FROM kb_migrations ORDER BY 1, 2")
         assert [step for step in applied if step[0] != "legalhold"] == [
+            ("access", 1),
             ("bulk", 1),
             ("documents", 1),
             ("documents", 2),

@@ -70,6 +70,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             idempotent=True,
             build=True,
             contributed_by=plugins.kinds.plugin_of(kind.name),
+            permission=kind.permission,
         )
         for kind in plugins.kinds
         if kind.bulk

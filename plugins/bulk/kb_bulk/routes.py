@@ -36,7 +36,8 @@ def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
         "actor": NamedDependency[Actor],
         "return": BulkResult,
     }
-    return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
+    opt = {"permission": kind.permission}
+    return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED, opt=opt)(handler)
 
 
 def _preview(plugins: Plugins) -> HTTPRouteHandler:
@@ -50,4 +51,5 @@ def _preview(plugins: Plugins) -> HTTPRouteHandler:
         "actor": NamedDependency[Actor],
         "return": Preview,
     }
-    return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK)(bulk_preview)
+    opt = {"permission": "documents.read"}
+    return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK, opt=opt)(bulk_preview)

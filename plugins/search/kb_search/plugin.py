@@ -44,7 +44,17 @@ def kb_commands() -> list[api.Command]:
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    return [api.Tool("kb_search", "kb_search.tools:search", "Search", "read", read_only=True, idempotent=True)]
+    return [
+        api.Tool(
+            "kb_search",
+            "kb_search.tools:search",
+            "Search",
+            "read",
+            read_only=True,
+            idempotent=True,
+            permission="documents.read",
+        )
+    ]
 
 
 @hookimpl

@@ -12,7 +12,7 @@ from kb_search.models import SearchIn, SearchOut
 from kb_search.service import SearchService
 
 
-@post("/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"errors": "v1"})
+@post("/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read", "errors": "v1"})
 def post_search(data: JSONBody[SearchIn], search: NamedDependency[SearchService], actor: NamedDependency[Actor]) -> SearchOut:
     """Search the knowledge base."""
     return search.search(data, actor)
