@@ -23,7 +23,20 @@ from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
 EDGES = ("litestar", "cyclopts", "mcp")
 # The files of a plugin that are about an edge; whatever else it has is free of them.
 EDGE_FILES = {"routes", "commands", "folder_commands", "tools", "client"}
-HOST_EDGES = {"cli", "commands", "console", "csv", "gate", "hardening", "http", "mcp_server", "server", "system", "testing", "web"}
+HOST_EDGES = {
+    "cli",
+    "commands",
+    "console",
+    "csv",
+    "gate",
+    "hardening",
+    "http",
+    "mcp_server",
+    "server",
+    "system",
+    "testing",
+    "web",
+}
 HEAVY = ("litestar", "mcp", "sqlalchemy", "numpy", "pydantic", "rich", "uvicorn")
 
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("kb_") and callable(hook)}

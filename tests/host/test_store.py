@@ -171,6 +171,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("documents", 1),
             ("documents", 2),
             ("host", 1),
+            ("host", 2),
         ]
         assert rows(home, "SELECT count(*) FROM organizations") == [(1,)]
         assert rows(home, "PRAGMA journal_mode") == [("wal",)]
