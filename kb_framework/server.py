@@ -63,12 +63,17 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
             forwarded_allow_ips=proxies,
         )
     )
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Before uvicorn listens for signals itself one must not be lost; after a graceful stop it raises the signal again, and
+        # what is below must still run.
+        signal.signal(number, stop)
     _leave_address(address, url, instance, secret)
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # After a graceful stop uvicorn raises the signal again; what is below must still run.
-        signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listening])
     finally:
