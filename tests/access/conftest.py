@@ -57,6 +57,10 @@ class Base:
         fields = {"Content-Type": "application/json"} if body is not None else {}
         fields |= {"Authorization": f"Bearer {key}"} if key is not None else {}
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if method == "GET":
+            # An answer that is streamed is only sent to who listens.
+            with self.network.stream(method, path, {**fields, **(headers or {})}, ()) as reply:
+                return Reply(reply.status, reply.headers, b"".join(reply.parts))
         return self.network.send(method, path, {**fields, **(headers or {})}, data)
 
     @property

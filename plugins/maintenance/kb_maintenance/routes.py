@@ -46,7 +46,7 @@ async def upload_import(
     request: Request[Any, Any, Any], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]
 ) -> Preview:
     """Send an archive as the request's body; what it holds that is not here yet. Nothing is added before it is applied."""
-    import_id, path = await to_thread.run_sync(imports.receive)
+    import_id, path = await to_thread.run_sync(imports.receive, actor)
     try:
         size = 0
         with path.open("wb") as file:
@@ -55,7 +55,7 @@ async def upload_import(
                 imports.require_room(size)
                 await to_thread.run_sync(file.write, part)
     except BaseException:
-        imports.discard(import_id)
+        imports.discard(import_id, actor)
         raise
     return await to_thread.run_sync(imports.preview, import_id, actor)
 
@@ -67,9 +67,9 @@ def apply_import(import_id: FromPath[UUID], imports: NamedDependency[ImportServi
 
 
 @delete("/import/{import_id:uuid}", sync_to_thread=True, opt={"permission": "maintenance.import"})
-def discard_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService]) -> None:
+def discard_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]) -> None:
     """Forget an uploaded archive."""
-    imports.discard(str(import_id))
+    imports.discard(str(import_id), actor)
 
 
 @post("/reindex", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
