@@ -1,33 +1,41 @@
-"""How fast a folder is ingested, and where the time goes.
+"""How fast `kb add` takes in a folder, where the time goes, and how much memory it needs.
 
-    python benchmarks/ingest.py FOLDER [--json]
+    python benchmarks/ingest.py [FOLDER] [--json]
+    python benchmarks/ingest.py [FOLDER] --memory GIGABYTES [--json]
 
 Without a folder it takes the Markdown tree of the shared collection, if that is there, else one that it writes itself.
-Files go through the same service that HTTP uploads use, from as many threads as there are cores; then the whole folder is
-added once more, by the command, to see what an unchanged tree costs.
+The command runs in this process, as it does for a person who serves nothing, so that the processor time of each stage can be
+told; then the whole folder is added twice by the command as such, to see what an unchanged tree costs.
+
+With `--memory` it writes a folder of that size (altered copies of the documents, so that none is there twice, and some files
+as large as is allowed) and adds that, while the memory of the command and of its workers is watched.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "docs" / "k8s-md"
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "docs"
+# Seconds between two looks at the memory.
+_LOOK = 0.1
 
 
 class Stages:
-    """Seconds that threads spent in each stage, and what is left for everything else."""
+    """Processor seconds that threads spent in each stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -35,14 +43,17 @@ class Stages:
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            started = time.perf_counter()
+            started = time.thread_time()
             try:
                 return function(*arguments, **options)
             finally:
-                with self._lock:
-                    self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+                self.add(name, time.thread_time() - started)
 
         return call
+
+    def add(self, name: str, seconds: float) -> None:
+        with self._lock:
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 def own_tree(folder: Path) -> Path:
@@ -53,82 +64,224 @@ def own_tree(folder: Path) -> Path:
 
 
 def measure(folder: Path, home: Path) -> dict[str, Any]:
+    """One `kb add` in this process."""
     os.environ["KB_DATA_DIR"] = str(home)
-    from kb_documents.models import FileFields
+    from kb_documents import folder_commands, prepare
 
-    from kb_framework.api import Actor
     from kb_framework.app import open_kb
+    from kb_framework.bootstrap import read_bootstrap
+    from kb_framework.client import AsgiTransport, Engine
+    from kb_framework.console import Cli
+    from kb_framework.web import create_app
 
     kb = open_kb()
-    service = kb.services["documents"]
-    ingest = service._ingest
     stages = Stages()
-    ingest._extract = stages.timed("extraction", ingest._extract)
-    ingest._chunk = stages.timed("chunking", ingest._chunk)
+    ingest = kb.services["documents"]._ingest
+    preparation = ingest._preparation
+    preparation.extract = stages.timed("extraction", preparation.extract)
+    preparation._chunk = stages.timed("chunking", preparation._chunk)
+    prepare.detect = stages.timed("language", prepare.detect)
     kb.embedding.encode = stages.timed("embedding", kb.embedding.encode)
-    # Waiting for the one writer counts as writing: more threads cannot make it shorter.
-    ingest._insert = stages.timed("writing", ingest._insert)
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-
-    def add(path: Path) -> int:
-        shown = path.relative_to(folder).as_posix()
-        added = service.add_file(path.read_bytes(), path.name, FileFields(path=shown, source=path.as_posix()), Actor())
-        return added.document.chunk_count
+    ingest._settle = stages.timed("writing", ingest._settle)
+    cli = Cli(read_bootstrap(), kb.plugins, json=True)
+    cli.engine = Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)
 
     kb.embedding.encode(["load the model"])
     stages.seconds.clear()
+    before = _library_seconds()
     started, processor = time.perf_counter(), time.process_time()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        chunks = sum(pool.map(add, files))
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        folder_commands.add(str(folder), cli=cli)
     wall, busy = time.perf_counter() - started, time.process_time() - processor
-    kb.close()
-    inside = sum(stages.seconds.values())
+    # The tokenizer works in threads of its own; so do the processes that read files.
+    stages.add("embedding", _library_seconds() - before)
+    chunks = cli.engine.get("/health")["counts"]["chunks"]
+    cli.engine.close()
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stages.add("extraction", workers.ru_utime + workers.ru_stime)
+    busy += workers.ru_utime + workers.ru_stime
+    stages.add("everything else", busy - sum(stages.seconds.values()))
+    outcome = json.loads(said.getvalue())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    share = {name: round(seconds / busy, 3) for name, seconds in sorted(stages.seconds.items())}
     return {
-        "files": len(files),
+        "files": len(outcome["files"]),
+        "failed": outcome["failed"],
         "megabytes": round(size / 1e6, 2),
         "chunks": chunks,
         "seconds": round(wall, 2),
+        "processor_seconds": round(busy, 2),
         "cores_used": round(busy / wall, 2),
-        "documents_per_second": round(len(files) / wall, 1),
+        "documents_per_second": round(len(outcome["files"]) / wall, 1),
         "chunks_per_second": round(chunks / wall, 1),
-        "stages": {name: round(seconds / inside, 3) for name, seconds in sorted(stages.seconds.items())},
+        "stages": share,
+        "embedding_and_extraction": round(share["embedding"] + share["extraction"], 3),
         "peak_rss_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
 
 
-def command(folder: Path, home: Path) -> float:
-    started = time.perf_counter()
+def _library_seconds() -> float:
+    """Processor time of the threads that libraries made, which outlive their work; 0 where the system does not tell."""
+    ours = {thread.native_id for thread in threading.enumerate()}
+    ticks = os.sysconf("SC_CLK_TCK")
+    total = 0
+    for task in Path("/proc/self/task").glob("*"):
+        if int(task.name) not in ours:
+            fields = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / ticks
+
+
+def command(folder: Path, home: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "KB_DATA_DIR": str(home)}
-    subprocess.run(
-        [sys.executable, "-m", "kb_framework", "add", str(folder), "--json"], check=True, env=environment, capture_output=True
+    return subprocess.Popen(
+        [sys.executable, "-m", "kb_framework", "add", str(folder), "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
+
+
+def timed_command(folder: Path, home: Path) -> float:
+    started = time.perf_counter()
+    command(folder, home).communicate()
     return time.perf_counter() - started
+
+
+# Memory
+
+
+def large_tree(folder: Path, documents: Path, gigabytes: float) -> None:
+    """A folder of that size: a sixth of it in large files, the rest altered copies of documents."""
+    rest = int(gigabytes * 1e9)
+    originals = [path for path in sorted(documents.rglob("*")) if path.is_file() and 0 < path.stat().st_size < 3_000_000]
+    texts = [path for path in originals if path.suffix == ".md" and b"\x00" not in path.read_bytes()]
+    prose = "\n\n".join(path.read_text(encoding="utf-8", errors="replace") for path in texts)
+    chance = random.Random(1)
+    for number, size in enumerate((1_000_000, 5_000_000, 10_000_000, 18_000_000, 19_500_000)):
+        rest -= _large_text(folder / f"large-{number}.txt", prose, size, chance)
+    rest -= _large_text(folder / "too-long.txt", prose, 30_000_000, chance)
+    rest -= _scattered(folder / "large.bin", 60_000_000, chance)
+    for path in [path for path in originals if path.suffix == ".pdf"][:3]:
+        # What comes after the end of a PDF is not read, but carried.
+        rest -= _padded(folder / f"large-{path.stem}.pdf", path.read_bytes(), 25_000_000, chance)
+    number = 0
+    while rest > 0:
+        for path in originals:
+            number += 1
+            place = folder / f"{number // 500:03}" / f"{number}-{path.name}"
+            place.parent.mkdir(exist_ok=True)
+            rest -= _altered(place, path, number)
+            if rest <= 0:
+                return
+
+
+def _large_text(place: Path, prose: str, size: int, chance: random.Random) -> int:
+    paragraphs = prose.split("\n\n")
+    with place.open("w", encoding="utf-8") as file:
+        while file.tell() < size:
+            file.write(f"{chance.random()} {chance.choice(paragraphs)}\n\n")
+    return place.stat().st_size
+
+
+def _scattered(place: Path, size: int, chance: random.Random) -> int:
+    place.write_bytes(chance.randbytes(size))
+    return size
+
+
+def _padded(place: Path, data: bytes, size: int, chance: random.Random) -> int:
+    place.write_bytes(data + b"\n%" + chance.randbytes(max(0, size - len(data))).hex().encode()[: size - len(data)])
+    return place.stat().st_size
+
+
+def _altered(place: Path, original: Path, number: int) -> int:
+    """Text is altered in every paragraph, so that no chunk is known; of other files only the bytes differ."""
+    data = original.read_bytes()
+    if original.suffix in (".md", ".txt"):
+        data = data.replace(b"\n\n", f"\n\nVariant {number}. ".encode())
+    place.write_bytes(data + f"\n\n{number}\n".encode())
+    return place.stat().st_size
+
+
+def measure_memory(folder: Path, home: Path) -> dict[str, Any]:
+    """One `kb add` as a process of its own, looked at all the time; memory that processes share is counted in each."""
+    started = time.perf_counter()
+    process = command(folder, home)
+    peaks = {"command": 0, "workers": 0, "together": 0}
+    finished = threading.Event()
+
+    def look() -> None:
+        while not finished.wait(_LOOK):
+            own, workers = _resident(process.pid), sum(map(_resident, _children(process.pid)))
+            now = {"command": own, "workers": workers, "together": own + workers}
+            peaks.update({name: max(peaks[name], value) for name, value in now.items()})
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    said, _ = process.communicate()
+    finished.set()
+    watching.join()
+    wall = time.perf_counter() - started
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    outcome = json.loads(said)
+    return {
+        "files": len(files),
+        "megabytes": round(size / 1e6),
+        **{state: outcome[state] for state in ("added", "unchanged", "failed")},
+        "seconds": round(wall, 1),
+        "documents_per_second": round(len(files) / wall, 1),
+        "peak_rss_megabytes": {name: round(value / 1e6) for name, value in peaks.items()},
+    }
+
+
+def _resident(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _children(process: int) -> Iterator[int]:
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text(encoding="ascii").split():
+                yield int(child)
+                yield from _children(int(child))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--memory", type=float, metavar="GIGABYTES", help="watch the memory while a folder of this size is added")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
-        folder = options.folder or (SHARED if SHARED.is_dir() else None)
-        if folder is None:
-            (place / "tree").mkdir()
-            folder = own_tree(place / "tree")
-        found = measure(folder.resolve(), place / "home")
-        first, again = command(folder, place / "other"), command(folder, place / "other")
-        found |= {
-            "command_seconds": round(first, 2),
-            "again_seconds": round(again, 2),
-            "again_times_faster": round(first / again, 1),
-        }
+        (place / "tree").mkdir()
+        if options.memory:
+            documents = options.folder or (SHARED if SHARED.is_dir() else own_tree(_made(place / "own")))
+            large_tree(place / "tree", documents.resolve(), options.memory)
+            found = measure_memory(place / "tree", place / "home")
+        else:
+            folder = options.folder or (SHARED / "k8s-md" if SHARED.is_dir() else own_tree(place / "tree"))
+            found = measure(folder.resolve(), place / "home")
+            first, again = timed_command(folder, place / "other"), timed_command(folder, place / "other")
+            found |= {
+                "command_seconds": round(first, 2),
+                "again_seconds": round(again, 2),
+                "again_times_faster": round(first / again, 1),
+            }
     if options.json:
         print(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f"{name:<22} {value}")
+            print(f"{name:<25} {value}")
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ entry point costs nothing at start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -18,13 +18,19 @@ from kb_framework.errors import Forbidden
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
+    from kb_framework.store.expression import Expression
     from kb_framework.store.store import Tx
 
 DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 
+# With it a client says that a model reads the answer.
+READER_HEADER = "KB-Reader"
+
 Profile = Literal["read", "write", "curate", "admin"]
 BuiltInRole = Literal["viewer", "editor", "admin"]
+Reader = Literal["person", "model"]
+Over = Literal["documents", "chunks"]
 
 # In a route's `opt`: everyone may ask, with or without a key.
 PUBLIC = "public"
@@ -46,6 +52,8 @@ class Actor(NamedTuple):
     permissions: frozenset[str] = EVERYTHING
     # The key that was shown; None for the person at the data folder.
     key_id: str | None = None
+    # Who reads the answer. What a plugin keeps from models is left out for "model"; it can only take away.
+    reader: Reader = "person"
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions or self.permissions == EVERYTHING
@@ -90,7 +98,8 @@ class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `access`, or another service's name.
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `access`, `generation`, `limiter`,
+    `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), or another service's name.
     """
 
     name: str
@@ -126,8 +135,9 @@ class Command(NamedTuple):
 class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
-    What it may do is decided by the routes that it asks; `permission` is that of the first of them, and keeps it out of the
-    list of those who lack it. With `build`, the target is a function of the plugins and the tool's name that returns it.
+    With `build`, the target is a function of the plugins and the tool's name that returns it. With `asks`, the function's second
+    parameter is an `Ask`; with `samples`, it is a `Sample`. What it may do is decided by the routes that it asks;
+    `permission` is that of the first of them, and keeps it out of the list of those who lack it.
     """
 
     name: str
@@ -140,6 +150,8 @@ class Tool(NamedTuple):
     open_world: bool = False
     build: bool = False
     contributed_by: str = ""
+    asks: bool = False
+    samples: bool = False
     permission: str = ""
 
 
@@ -153,16 +165,18 @@ class ClientMethod(NamedTuple):
 
 
 class SelectionFilter(NamedTuple):
-    """A named condition on documents.
+    """A named condition on documents, or on chunks.
 
-    The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`. The annotation is the
-    field's type in bodies, flags and tool parameters.
+    The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`; one over chunks may use
+    `chunks` too. The annotation is the field's type in bodies, flags and tool parameters. Operations on chunks take both: a
+    document's filter selects the chunks of the documents that match.
     """
 
     name: str
     target: str
     help: str
     flag: str = ""
+    over: Over = "documents"
 
 
 class Flag(NamedTuple):
@@ -172,10 +186,11 @@ class Flag(NamedTuple):
 
 
 class MutationKind(NamedTuple):
-    """An operation on a selection of documents.
+    """An operation on a selection of documents, or of chunks.
 
-    The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, documents)`, which changes all
-    of them at once. `bulk` offers it over any selection; without it the kind serves single documents only.
+    The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, selected)`, which changes all
+    of them at once. `bulk` offers it over any selection; without it the kind serves single documents or chunks only.
+    `route`, `command` and `tool` replace the names that are made of the kind's own.
     Whoever asks for it needs `permission`.
     """
 
@@ -187,6 +202,8 @@ class MutationKind(NamedTuple):
     bulk: bool = True
     command: str = ""
     tool: str = ""
+    over: Over = "documents"
+    route: str = ""
     permission: str = "documents.write"
 
     @property
@@ -194,12 +211,12 @@ class MutationKind(NamedTuple):
         return f"bulk_{self.name}"
 
     @property
-    def route_name(self) -> str:
-        return self.name.replace("_", "-")
+    def path(self) -> str:
+        return self.route or f"{'/chunks' if self.over == 'chunks' else ''}/bulk/{self.name.replace('_', '-')}"
 
     @property
     def command_name(self) -> str:
-        return self.command or f"bulk-{self.route_name}"
+        return self.command or f"bulk-{self.name.replace('_', '-')}"
 
     @property
     def tool_name(self) -> str:
@@ -207,7 +224,18 @@ class MutationKind(NamedTuple):
 
 
 class Retriever(NamedTuple):
-    """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first."""
+    """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first.
+
+    It may have `weight(query) -> float`: how much its list counts for this query where lists are fused, 1 by default; and
+    `hint(query, tx) -> str | None`: what whoever asked should know, such as that it would find more with another model.
+    """
+
+    name: str
+    target: str
+
+
+class Reranker(NamedTuple):
+    """A class built like a service, with `rerank(query, hits, tx) -> list[Hit]`: the same hits, better ordered."""
 
     name: str
     target: str
@@ -241,6 +269,40 @@ class Chunker(NamedTuple):
     target: str
 
 
+class ChunkColumn(NamedTuple):
+    """A column that the plugin's migration added to `chunks`, with a default for rows that do not name it.
+
+    `in_chunks` shows it wherever a chunk is read, `in_hits` in every search hit. It stays with the chunk when a document is
+    read again, and goes into exports, because it is part of the row.
+    """
+
+    name: str
+    type: Literal["text", "boolean", "number", "json"] = "text"
+    in_chunks: bool = True
+    in_hits: bool = False
+
+
+class Generator(NamedTuple):
+    """A class built like a service that satisfies `GeneratorObject`."""
+
+    name: str
+    target: str
+
+
+class ResearchSource(NamedTuple):
+    """A class built like a service, with `search(query: ResearchQuery) -> list[ResearchResult]`, best first."""
+
+    name: str
+    target: str
+
+
+class WireObject(NamedTuple):
+    """What is sent under a name and a version, `"weather_report.v1"`: the target is its pydantic model."""
+
+    name: str
+    target: str
+
+
 class ExportTable(NamedTuple):
     """A table of the plugin that belongs into exports. It has a column `organization_id`, and `key` names a row in any database.
 
@@ -259,15 +321,17 @@ class ExportTable(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which documents: the filters that were given, by name."""
+    """Which documents or chunks: the filters that were given, by name."""
 
     filters: Mapping[str, Any]
 
 
 class Plan(NamedTuple):
-    """A mutation about to happen, with its documents frozen.
+    """A mutation about to happen, with what it is about frozen; `matched` counts that.
 
-    `documents` selects their ids; it is valid inside the transaction it came with and never widens.
+    `documents` selects the ids of the documents concerned. Where the kind acts on chunks, `chunks` selects their numbers
+    (`chunks.seq`), and `documents` the documents that they belong to. Both are valid inside the transaction they came with
+    and never widen.
     """
 
     kind: str
@@ -276,23 +340,33 @@ class Plan(NamedTuple):
     selection: Mapping[str, Any]
     documents: Select
     matched: int
+    chunks: Select | None = None
 
 
 class Objection(NamedTuple):
-    """Why one document, or (without an id) the whole plan, must not be changed."""
+    """Why one document, one chunk, or (without an id) the whole plan must not be changed.
+
+    Whatever the kind acts on, an objection covers what it names: one to a document also its chunks, one to a chunk also
+    the document that would change with it.
+    """
 
     reason: str
     document_id: int | None = None
+    chunk_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a transaction did to which documents. `action` is `added`, or the mutation kind's name."""
+    """What a transaction did to which documents. `action` is `added`, or the mutation kind's name; `count` counts documents.
+
+    Where the kind acts on chunks, `chunks` selects the numbers of those that it changed.
+    """
 
     action: str
     actor: Actor
     documents: Select
     count: int
+    chunks: Select | None = None
 
 
 class MutationResult(NamedTuple):
@@ -312,7 +386,10 @@ class MutationResult(NamedTuple):
 class RetrievalQuery(NamedTuple):
     """What to look for. `condition` is the AND of filters and narrowings over `documents` and `chunks`, or None for all.
 
-    `limit` is how many candidates each retriever returns; `retrievers` which of them run.
+    `limit` is how many candidates each retriever returns; `retrievers` which of them run. Whoever asks several questions at
+    once may give the text's `vector`, to have them all embedded in one go. An `expression` says what full text must match;
+    without one any of the text's words will do. `weights` is for fusion: what a retriever says its list is worth for this
+    query, where it says so.
     """
 
     text: str
@@ -321,6 +398,9 @@ class RetrievalQuery(NamedTuple):
     retrievers: tuple[str, ...]
     purpose: str = "search"
     condition: ColumnElement[bool] | None = None
+    vector: bytes | None = None
+    expression: Expression | None = None
+    weights: Mapping[str, float] = {}
 
 
 class Candidate(NamedTuple):
@@ -337,6 +417,52 @@ class Hit(NamedTuple):
     score: float
     ranks: Mapping[str, int]
     scores: Mapping[str, float]
+
+
+class ScoredChunk(NamedTuple):
+    """A hit with its text, for whoever judges whether it is relevant."""
+
+    chunk: int
+    chunk_id: str
+    title: str
+    content: str
+    score: float
+    ranks: Mapping[str, int]
+    scores: Mapping[str, float]
+
+
+class Rejection(NamedTuple):
+    """Why a hit, by its number, is not relevant."""
+
+    chunk: int
+    reason: str
+
+
+class ResearchQuery(NamedTuple):
+    """What to look for in a source, and what must hold: all tags, one of the types, the times, the beginning of a path."""
+
+    text: str
+    actor: Actor
+    limit: int
+    tags: tuple[str, ...] = ()
+    source_types: tuple[str, ...] = ()
+    created_after: str | None = None
+    created_before: str | None = None
+    path_prefix: str | None = None
+
+
+class ResearchResult(NamedTuple):
+    """A whole snippet with where it is from. What is a chunk already says so, and what that chunk was decided to be."""
+
+    snippet_text: str
+    score: float
+    source_type: str
+    source_ref: str | None = None
+    source_title: str | None = None
+    chunk_id: str | None = None
+    document_id: int | None = None
+    chunk_kind: str | None = None
+    usage_policy: str | None = None
 
 
 class Attachment(NamedTuple):
@@ -375,6 +501,7 @@ class EmbedderObject(Protocol):
     A vector is the bytes of `dimensions` float32 numbers, of unit length, or all zeros for a text without content.
     One that needs something first, a file or an address, may have an attribute `problem`: a sentence that says what, or None.
     Meanwhile text is stored and searched without vectors. What fails while encoding raises instead, and nothing is stored.
+    One that knows some languages only may have `languages`, a set of ISO 639-1 codes: for questions in others it counts less.
     """
 
     model: str
@@ -383,7 +510,63 @@ class EmbedderObject(Protocol):
     def encode(self, texts: list[str]) -> list[bytes]: ...
 
 
-class Operation(Protocol):
-    """What a mutation kind's target offers."""
+class GeneratorObject(Protocol):
+    """What a generator target offers.
 
-    def apply(self, tx: Tx, documents: Select) -> None: ...
+    `generate` gives the text piece by piece, as it comes. One that needs something first, a key or an address, may have an
+    attribute `problem`: a sentence that says what, or None. What fails raises a `KBError`.
+    """
+
+    model: str
+
+    def generate(self, prompt: str) -> Iterator[str]: ...
+
+
+class Answer(NamedTuple):
+    """What a person said to a tool's question, with what the tool wanted to remember meanwhile."""
+
+    action: Literal["accept", "decline", "cancel"]
+    state: str
+
+
+class Ask(Protocol):
+    """Puts a yes-or-no question to the person behind an MCP client.
+
+    Some clients answer while the tool waits. Others come back with the answer in a second call, in which the tool finds it in
+    `answer` with the state that it gave: so look there first. The state is seen by the client, and what comes back is what the
+    client sends: it has to prove itself.
+    """
+
+    # Whether there is a client that can ask.
+    possible: bool
+    answer: Answer | None
+
+    def __call__(self, question: str, state: str) -> Answer: ...
+
+
+class Sampled(NamedTuple):
+    """What the MCP client's own model made of a prompt, with what the tool wanted to remember meanwhile."""
+
+    text: str
+    model: str
+    state: str
+
+
+class Sample(Protocol):
+    """Has the MCP client's own model answer a prompt. Some clients come back with it in a second call, as with `Ask`."""
+
+    # Whether there is a client that offers its model.
+    possible: bool
+    answer: Sampled | None
+
+    def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled: ...
+
+
+class Operation(Protocol):
+    """What a mutation kind's target offers; `selected` selects the ids of documents, or the numbers of chunks.
+
+    One over documents that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`: nobody need
+    look for chunks that are gone.
+    """
+
+    def apply(self, tx: Tx, selected: Select, /) -> None: ...

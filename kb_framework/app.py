@@ -11,18 +11,40 @@ from kb_framework.access import Access
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
-from kb_framework.errors import KBError, PluginFailed, StoreUnusable
+from kb_framework.errors import KBError, StoreUnusable
 from kb_framework.files import Files
+from kb_framework.generation import Generation
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
 from kb_framework.selection import Selector, check_contributions
 from kb_framework.settings import Settings, load_settings
+from kb_framework.store.limits import Limiter
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
+from kb_framework.upkeep import Upkeep
 
 log = logging.getLogger("kb")
+
+# What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
+_PARTS = frozenset(
+    [
+        "store",
+        "files",
+        "plugins",
+        "selector",
+        "mutation",
+        "retrieval",
+        "embedding",
+        "access",
+        "generation",
+        "limiter",
+        "upkeep",
+        "services",
+        "build",
+    ],
+)
 
 
 class Services(Mapping[str, Any]):
@@ -67,7 +89,10 @@ class KB:
         self.embedding = Embedding(store, plugins, settings.host, self.build)
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
-        self.retrieval = Retrieval(plugins, self.build)
+        self.retrieval = Retrieval(plugins, settings.host, self.build)
+        self.generation = Generation(plugins, self.build)
+        self.limiter = Limiter(store)
+        self.upkeep = Upkeep(store, settings.host)
 
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
@@ -78,7 +103,7 @@ class KB:
         except KBError:
             raise
         except Exception as error:
-            raise PluginFailed(self.plugins.report(plugin, target, error)) from error
+            raise self.plugins.report(plugin, target, error) from error
 
     def _part(self, plugin: str, name: str) -> Any:
         if name == "settings":
@@ -88,7 +113,7 @@ class KB:
             return self.settings.sections[names[0]]
         if name == "host_settings":
             return self.settings.host
-        if name in {"store", "files", "plugins", "selector", "mutation", "retrieval", "embedding", "access"}:
+        if name in _PARTS:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]
@@ -96,6 +121,7 @@ class KB:
 
     def close(self) -> None:
         self.services.close()
+        self.upkeep.close()
         self.store.close()
 
 

@@ -131,7 +131,7 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
     )
     app.register_install_completion_command()
     everything = "--install-completion" in argv
-    first = next((word for word in argv if not word.startswith("-")), None)
+    first, second = ([word for word in argv if not word.startswith("-")] + [None, None])[:2]
     if not everything:
         _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
     groups = {name: Group(name, sort_key=index) for index, name in enumerate(GROUPS)}
@@ -144,7 +144,7 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         inner = [command for command in commands if command is not top]
         wanted = everything or name == first
         if inner:
-            app.command(_group(plugins, name, top, inner, wanted, group))
+            app.command(_group(plugins, name, top, inner, wanted, second, group))
         elif top and wanted:
             app.command(_function(plugins, top), name=name, group=group)
         elif top:
@@ -165,14 +165,21 @@ def _check_command(word: str | None, known: set[str]) -> None:
         raise ConfigInvalid(f"there is no command {word!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def _group(plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, group: Group) -> App:
-    words = top.help if top else f"Commands: {', '.join(command.name.split(' ')[1] for command in inner)}."
-    sub = App(name=name, help=words, group=group)
-    if wanted:
-        if top:
-            sub.default(_function(plugins, top))
-        for command in inner:
-            sub.command(_function(plugins, command), name=command.name.split(" ")[1])
+def _group(
+    plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, second: str | None, group: Group
+) -> App:
+    """Commands of one first word, of one plugin or of several: one that cannot be imported must not stop another's."""
+    by_word = {command.name.split(" ")[1]: command for command in inner}
+    sub = App(name=name, help=top.help if top else f"Commands: {', '.join(by_word)}.", group=group)
+    if not wanted:
+        return sub
+    if top and second not in by_word:
+        sub.default(_function(plugins, top))
+    for word, command in by_word.items():
+        if word == second or (command.build and second not in by_word):
+            sub.command(_function(plugins, command), name=word)
+        else:
+            sub.command(command.target, name=word, help=command.help)
     return sub
 
 

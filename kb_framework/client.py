@@ -13,12 +13,12 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from kb_framework.api import Actor, resolve
+from kb_framework.api import READER_HEADER, Actor, Reader, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.plugins import Plugins
@@ -51,9 +51,14 @@ class Transport(Protocol):
 class Engine:
     """Sends requests and raises `EngineError` on any answer but 2xx. Plugins add methods: `engine.bulk_delete(tags=["old"])`."""
 
-    def __init__(self, transport: Transport, plugins: Plugins | None = None) -> None:
+    def __init__(self, transport: Transport, plugins: Plugins | None = None, reader: Reader = "person") -> None:
         self._transport = transport
         self._plugins = plugins
+        self._reader = {READER_HEADER: reader} if reader != "person" else {}
+
+    def read_by(self, reader: Reader) -> Engine:
+        """The same engine, asked on behalf of another kind of reader."""
+        return Engine(self._transport, self._plugins, reader)
 
     def request(
         self,
@@ -64,14 +69,14 @@ class Engine:
         json_body: Any = None,
         content: bytes | None = None,
         fields: Mapping[str, Any] | None = None,
-        file: tuple[str, bytes] | None = None,
+        files: Sequence[tuple[str, str, bytes]] = (),
     ) -> Reply:
-        """One request under `/api/v1`. Parameters that are None are not sent."""
+        """One request under `/api/v1`. Parameters that are None are not sent; files are (field, name, content)."""
         target = _target(path, params or {})
-        headers: dict[str, str] = {"Accept": "application/json"}
+        headers: dict[str, str] = {"Accept": "application/json", **self._reader}
         body = b""
-        if file is not None:
-            body, headers["Content-Type"] = _multipart(fields or {}, file)
+        if files:
+            body, headers["Content-Type"] = _multipart(fields or {}, files)
         elif content is not None:
             body, headers["Content-Type"] = content, "application/octet-stream"
         elif json_body is not None:
@@ -97,11 +102,15 @@ class Engine:
         return _decoded(self.request("DELETE", path, params=params))
 
     def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
-        return _decoded(self.request("POST", path, fields=fields, file=(filename, data)))
+        return self.upload_files(path, [("file", filename, data)], fields)
+
+    def upload_files(self, path: str, files: Sequence[tuple[str, str, bytes]], fields: Mapping[str, Any]) -> Any:
+        """Post a form with files, each with the form's field it is for, its name and its content."""
+        return _decoded(self.request("POST", path, fields=fields, files=files))
 
     def download(self, path: str, **params: Any) -> Iterator[bytes]:
         """The body of an answer, part by part, however large it is."""
-        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*"}, ()) as reply:
+        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*", **self._reader}, ()) as reply:
             yield from _successful(reply)
 
     def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:
@@ -343,15 +352,16 @@ def _decoded(reply: Reply) -> Any:
         return {"message": f"the answer ({reply.status}) is not JSON: is this a kb engine?"}
 
 
-def _multipart(fields: Mapping[str, Any], file: tuple[str, bytes]) -> tuple[bytes, str]:
+def _multipart(fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]) -> tuple[bytes, str]:
     boundary = f"kb-{secrets.token_hex(16)}"
     parts: list[bytes] = []
     for name, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
-                parts.append(f'Content-Disposition: form-data; name="{name}"\r\n\r\n{item}'.encode())
-    filename = file[0].replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
-    head = f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\nContent-Type: application/octet-stream\r\n\r\n'
-    parts.append(head.encode() + file[1])
-    body = b"".join(b"--" + boundary.encode() + b"\r\n" + part + b"\r\n" for part in parts)
-    return body + b"--" + boundary.encode() + b"--\r\n", f"multipart/form-data; boundary={boundary}"
+                parts += [f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{item}\r\n'.encode()]
+    for field, name, content in files:
+        filename = name.replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
+        parts += [head.encode(errors="replace"), b"Content-Type: application/octet-stream\r\n\r\n", content, b"\r\n"]
+    # One join: a file may be large, and every step would copy it.
+    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kb_framework.client import Engine
     from kb_framework.plugins import Plugins
 
-T = TypeVar("T")
 
 # What a command sees where a person wrote `-`, which the parser would take for an option.
 STDIN = "<standard input>"
@@ -67,12 +66,12 @@ class Cli:
 
             table = Table(*columns, title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
             for row in rows:
-                table.add_row(*(Text(_harmless(cell)) for cell in row))
+                table.add_row(*(Text(harmless(cell)) for cell in row))
             Console().print(table)
         else:
             self.print("\t".join(columns))
             for row in rows:
-                self.print("\t".join(" ".join(_harmless(cell).split()) for cell in row))
+                self.print("\t".join(" ".join(harmless(cell).split()) for cell in row))
 
     # Messages
 
@@ -89,7 +88,7 @@ class Cli:
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     @contextmanager
-    def progress(self, items: Sequence[T], label: str, arriving: Iterable[T] | None = None) -> Iterator[Iterable[T]]:
+    def progress(self, items: Sequence[Any], label: str, arriving: Iterable[Any] | None = None) -> Iterator[Iterable[Any]]:
         """The items (as they arrive), with a bar, rate and remaining time where someone looks."""
         if self.json or len(items) < 2 or not sys.stderr.isatty():
             yield items if arriving is None else arriving
@@ -107,7 +106,7 @@ class Cli:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=len(items), rate="")
 
-            def counted() -> Iterator[T]:
+            def counted() -> Iterator[Any]:
                 for item in items if arriving is None else arriving:
                     yield item
                     speed = bar.tasks[0].speed
@@ -130,7 +129,7 @@ def interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _harmless(cell: Any) -> str:
+def harmless(cell: Any) -> str:
     """A cell's text, without codes that would move the cursor or colour the terminal."""
     return "" if cell is None else "".join(char for char in str(cell) if char.isprintable() or char in "\n\t")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from kb_framework.api import EmbedderObject
 from kb_framework.errors import EmbedderUnavailable, KBError
@@ -14,6 +15,13 @@ from kb_framework.store.documents import Space, active_space, create_space
 from kb_framework.store.store import Store, Tx
 
 log = logging.getLogger("kb.embedding")
+
+
+def embedded_text(title: str, content: str, metadata: Mapping[str, Any]) -> str:
+    """What is embedded for a chunk: the title and headings it stands under, where it does not have them itself, and its text."""
+    above = dict.fromkeys([title, *(metadata.get("heading_path") or ())])
+    # A title that was made of the first words ends in dots.
+    return "\n".join([*(part for part in above if part.removesuffix("…") not in content), content])
 
 
 class Embedding:
@@ -40,6 +48,10 @@ class Embedding:
         other = copy.copy(self)
         other._choice, other._embedder, other._warned = choice, None, False
         return other
+
+    def others(self) -> Iterator[Embedding]:
+        """The same with each other embedder that there is."""
+        return (self.named(item.name) for item in self._plugins.embedders if item.name != self._choice)
 
     @property
     def problem(self) -> str | None:
@@ -69,13 +81,29 @@ class Embedding:
             self._embedder = self._build(self._plugins.embedders.plugin_of(item.name), item.target)
         return self._embedder
 
+    @property
+    def name(self) -> str:
+        return self._choice
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """The languages it knows, by their ISO 639-1 codes; None where it does not say."""
+        if self._choice == "none" or self._plugins.embedders.get(self._choice) is None:
+            return None
+        try:
+            return getattr(self._built(), "languages", None)
+        except KBError:
+            return None
+
     def encode(self, texts: list[str]) -> list[bytes] | None:
         """Vectors for texts, or None where there is no embedder."""
         return None if self.problem else self.embedder().encode(texts)
 
     def mismatch(self, tx: Tx) -> str | None:
         """Why the vectors that are here are of no use to this embedder; None where they are, and where there are none."""
-        space = active_space(tx)
+        return self._mismatch(active_space(tx))
+
+    def _mismatch(self, space: Space | None) -> str | None:
         if space and space.model != self.embedder().model:
             return f"the vectors here were made by {space.model}, but the embedder is {self.embedder().model}"
         return None
@@ -83,7 +111,7 @@ class Embedding:
     def space(self, tx: Tx) -> Space | None:
         """The space to search in; None while nothing has been embedded. Another model's space is an error."""
         space = active_space(tx)
-        problem = self.mismatch(tx)
+        problem = self._mismatch(space)
         if space and not problem and space.dimensions != self.embedder().dimensions:
             # An endpoint can give another model the same name.
             lengths = f"{space.dimensions} numbers, but it gives {self.embedder().dimensions} now"

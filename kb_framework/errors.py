@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -40,9 +41,10 @@ class KBError(Exception):
 
     def envelope(self) -> dict[str, Any]:
         """`{"success": false, "error": {…}}`: chunks by id."""
+        code = InvalidRequest.code if self.code == InvalidInput.code else self.code
         return {
             "success": False,
-            "error": {"code": self.code.upper(), "message": self.message, "details": self.details},
+            "error": {"code": code.upper(), "message": self.message, "details": self.details},
         }
 
 
@@ -50,6 +52,16 @@ class InvalidInput(KBError):
     code = "invalid_input"
     http_status = 400
     exit_code = 2
+
+
+class InvalidRequest(InvalidInput):
+    """What invalid input is called where chunks are asked for by id."""
+
+    code = "invalid_request"
+
+
+class InvalidUuid(InvalidInput):
+    code = "invalid_uuid"
 
 
 class ConfigInvalid(KBError):
@@ -60,6 +72,19 @@ class ConfigInvalid(KBError):
     exit_code = 2
 
 
+class InvalidCursor(InvalidInput):
+    """A cursor that this query did not give."""
+
+    code = "invalid_cursor"
+
+
+class StaleCursor(KBError):
+    """A cursor from before the documents changed."""
+
+    code = "stale_cursor"
+    http_status = 409
+
+
 class Unauthorized(KBError):
     code = "unauthorized"
     http_status = 401
@@ -68,17 +93,6 @@ class Unauthorized(KBError):
 class Forbidden(KBError):
     code = "forbidden"
     http_status = 403
-
-
-class TooManyRequests(KBError):
-    """Asked too often; `retry_after` says in how many seconds to ask again."""
-
-    code = "too_many_requests"
-    http_status = 429
-
-    def __init__(self, message: str, *, retry_after: int, **details: Any) -> None:
-        super().__init__(message, retry_after=retry_after, **details)
-        self.retry_after = retry_after
 
 
 class NotFound(KBError):
@@ -101,6 +115,25 @@ class SafetyThresholdExceeded(KBError):
     http_status = 409
 
 
+class SelectionChanged(KBError):
+    """What a plan was made for is not what it would change now."""
+
+    code = "selection_changed"
+    http_status = 409
+
+
+class PlanExpired(KBError):
+    code = "plan_expired"
+    http_status = 409
+
+
+class Declined(KBError):
+    """The person who was asked did not say yes."""
+
+    code = "declined"
+    http_status = 409
+
+
 class MutationRefused(KBError):
     """A guard said no to the whole plan, or could not be asked."""
 
@@ -114,6 +147,16 @@ class ExtractionFailed(KBError):
     code = "extraction_failed"
     http_status = 400
     exit_code = 1
+
+
+class TooManyRequests(KBError):
+    """A limit is used up; `retry_after` says after how many seconds to come back."""
+
+    code = "rate_limited"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message, hint=f"try again in {retry_after} s", retry_after=retry_after)
 
 
 class PayloadTooLarge(KBError):
@@ -148,6 +191,14 @@ class EmbedderUnavailable(KBError):
     http_status = 400
 
 
+class GeneratorUnavailable(KBError):
+    """No answer can be generated: nothing is configured, or the endpoint does not answer."""
+
+    code = "generator_unavailable"
+    http_status = 503
+    exit_code = 3
+
+
 class PluginFailed(KBError):
     """A plugin did not load, or its hook raised."""
 
@@ -156,11 +207,32 @@ class PluginFailed(KBError):
 
 
 class StoreUnusable(KBError):
-    """The database cannot be opened by this program."""
+    """The database cannot be opened, read or written."""
 
     code = "store_unusable"
     http_status = 503
     exit_code = 3
+
+
+class DiskFull(StoreUnusable):
+    """There is no room to write; nothing was changed."""
+
+    code = "disk_full"
+    http_status = 507
+
+
+def disk_trouble(error: OSError) -> KBError | None:
+    """What an error of the operating system says of the disk, for a person; None where it is about something else."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull("the disk is full; nothing was changed", hint="free some space where the data folder is, and try again")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreUnusable(
+            "the data folder cannot be read or written; nothing was changed",
+            hint="check the permissions of its files, and whether its disk is mounted read-only",
+        )
+    if error.errno in (errno.EIO, errno.EFBIG):
+        return StoreUnusable("the disk failed; nothing was changed", hint="check the disk and its quota, then run kb doctor")
+    return None
 
 
 class EngineUnreachable(KBError):

@@ -9,8 +9,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from kb_framework.errors import disk_trouble
 
 _STAGED = ".staged-"
 _ABANDONED_SECONDS = 24 * 3600
@@ -30,14 +32,20 @@ class Files:
     def stage_parts(self, parts: Iterable[bytes]) -> tuple[str, Path]:
         """The same for data that comes in parts."""
         digest = hashlib.sha256()
-        self.root.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=_STAGED, dir=self.root)
-        with os.fdopen(handle, "wb") as file:
-            for part in parts:
-                digest.update(part)
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+        with _disk_explained():
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=_STAGED, dir=self.root)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    for part in parts:
+                        digest.update(part)
+                        file.write(part)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except BaseException:
+                # Half a file on a full disk would keep it full.
+                Path(name).unlink()
+                raise
         key = digest.hexdigest()
         return f"{key[:2]}/{key}", Path(name)
 
@@ -47,8 +55,9 @@ class Files:
         if target.exists():
             staged.unlink(missing_ok=True)
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.replace(target)
+        with _disk_explained():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.replace(target)
 
     def path(self, key: str) -> Path:
         """Where a key's file is. Keys are made here and nowhere else: anything else is refused."""
@@ -104,3 +113,14 @@ class Files:
 
     def keys(self) -> set[str]:
         return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}
+
+
+@contextlib.contextmanager
+def _disk_explained() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        known = disk_trouble(error)
+        if known is None:
+            raise
+        raise known from error

@@ -182,10 +182,11 @@ def kb_capabilities() -> Mapping[str, bool]:  # type: ignore[empty-body]
 
 @hookspec
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
-    """Declare filters on documents.
+    """Declare filters on documents, or on chunks.
 
     Called at start. Return filters; each becomes a field of every selection body, a flag of every bulk command, a parameter
-    of every bulk tool, and part of previews and job records. An exception marks the plugin as failed.
+    of every bulk tool, and part of previews and job records. One with `over="chunks"` is offered only where chunks are
+    selected. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -199,7 +200,7 @@ def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[emp
 
 @hookspec
 def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-body]
-    """Declare operations on a selection of documents.
+    """Declare operations on a selection of documents, or with `over="chunks"` of chunks.
 
     Called at start. Return kinds. The host selects, freezes, guards, checks the threshold, applies, records the job and
     commits; the kind only says what changes. An exception marks the plugin as failed.
@@ -227,6 +228,25 @@ def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     @hookimpl
     def kb_retrievers():
         return [api.Retriever("radar", "kb_weather.retriever:RadarRetriever")]
+    ```
+    """
+
+
+@hookspec
+def kb_rerankers() -> Iterable[api.Reranker]:  # type: ignore[empty-body]
+    """Declare ways of ordering the best hits anew; `KB_SEARCH_RERANKER` chooses one by name.
+
+    Called at start. Return rerankers; the chosen one is given the best hits of each search that fused several lists, and
+    answers with the same hits in a better order. What it leaves out follows in the former order, what it adds is ignored. One
+    that raises while searching is reported as degraded and the order stays as it was. An exception here marks the plugin as
+    failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_rerankers():
+        return [api.Reranker("newest", "kb_weather.reranker:NewestFirst")]
     ```
     """
 
@@ -298,6 +318,74 @@ def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def kb_wire_objects() -> Iterable[api.WireObject]:  # type: ignore[empty-body]
+    """Declare what the plugin sends under a name and a version of its own.
+
+    Called at start. Return objects; the JSON Schema of each model is published at `/api/v1/wire/{name}` and by `kb schema`. A
+    released version never changes: what is sent otherwise has another name. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_wire_objects():
+        return [api.WireObject("weather_report.v1", "kb_weather.models:Report")]
+    ```
+    """
+
+
+@hookspec
+def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
+    """Declare columns that the plugin's migration added to `chunks`.
+
+    Called at start. Return columns; whoever reads a chunk, and whoever searches, is given those that say so, under their name,
+    as long as the plugin is switched on. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_chunk_columns():
+        return [api.ChunkColumn("weather", type="text", in_hits=True)]
+    ```
+    """
+
+
+@hookspec
+def kb_generators() -> Iterable[api.Generator]:  # type: ignore[empty-body]
+    """Declare models that turn an assembled context into an answer; `KB_KNOWLEDGE_GENERATOR` chooses one by name.
+
+    Called at start. Return generators; one is built when a question is first answered with it. An exception marks the plugin
+    as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_generators():
+        return [api.Generator("oracle", "kb_weather.oracle:Oracle")]
+    ```
+    """
+
+
+@hookspec
+def kb_research_sources() -> Iterable[api.ResearchSource]:  # type: ignore[empty-body]
+    """Declare places beyond the store that research searches.
+
+    Called at start. Return sources; one is built when research first searches, and asked with every search. One that raises
+    while searching is reported and the others answer. An exception here marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_research_sources():
+        return [api.ResearchSource("almanac", "kb_weather.almanac:Almanac")]
+    ```
+    """
+
+
 # In flight
 
 
@@ -322,11 +410,11 @@ def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str
 
 @hookspec
 def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # type: ignore[empty-body]
-    """Object to a mutation, or to single documents of it.
+    """Object to a mutation, or to single documents or chunks of it.
 
     Called inside the write transaction, on the frozen plan, every guard every time. Return objections: one with a document's
-    id counts that document as failed and lets the rest go through, one without an id refuses the plan. An exception refuses
-    the plan.
+    id counts that document (where the kind acts on chunks: its chunks) as failed and lets the rest go through, one without an
+    id refuses the plan. `plan.documents` are the documents concerned whatever the kind acts on. An exception refuses the plan.
 
     ```python
     import sqlalchemy as sa
@@ -342,12 +430,12 @@ def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # typ
 
 
 @hookspec(firstresult=True)
-def kb_apply_mutation(plan: api.Plan, documents: Select, tx: Tx) -> bool | None:
+def kb_apply_mutation(plan: api.Plan, selected: Select, tx: Tx) -> bool | None:
     """Apply a mutation, or wrap the application.
 
-    Called inside the write transaction and a savepoint, with the documents that no guard objected to (or, where applying to
-    all of them failed, with parts of them). Return True when it is done; None leaves it to the host, which calls the
-    kind's `apply`. Open to wrappers. An exception rolls those documents back.
+    Called inside the write transaction and a savepoint, with the documents (or chunks, by number) that no guard objected to
+    or, where applying to all of them failed, with parts of them. Return True when it is done; None leaves it to the host,
+    which calls the kind's `apply`. Open to wrappers. An exception rolls those documents or chunks back.
 
     ```python
     from kb_framework import hookimpl
@@ -364,7 +452,8 @@ def kb_apply_mutation(plan: api.Plan, documents: Select, tx: Tx) -> bool | None:
 def kb_documents_changed(changes: api.Changes, tx: Tx) -> None:
     """Follow what happened to documents, in the same transaction.
 
-    Called after documents were added or a mutation was applied, before the commit. An exception rolls everything back.
+    Called after documents were added or a mutation was applied to them or to their chunks (`changes.chunks`), before the
+    commit. An exception rolls everything back.
 
     ```python
     from kb_framework import hookimpl
@@ -424,6 +513,25 @@ def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candida
     def kb_fuse_hits(lists):
         best = max(lists.values(), key=len)
         return [api.Hit(c.chunk, c.score, {}, {}) for c in best]
+    ```
+    """
+
+
+@hookspec
+def kb_gate_hits(  # type: ignore[empty-body]
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+) -> Iterable[api.Rejection]:
+    """Reject hits that are not relevant to the question, before a context is made of them.
+
+    Called once per context with the best hits, best first, every gate every time. Return rejections; what any gate rejects is
+    left out, and its reason is kept with the snapshot. An exception stops the assembly.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_gate_hits(hits):
+        return [api.Rejection(hit.chunk, "too short to say anything") for hit in hits if len(hit.content) < 10]
     ```
     """
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from kb_framework.errors import InvalidInput
 from kb_framework.validation import MAX_INT
+from kb_framework.wire import ErrorV1
 
 DocumentId = Annotated[int, PathParameter(ge=-MAX_INT - 1, le=MAX_INT)]
 PageNumber = Annotated[int, QueryParameter(ge=1, le=2**31 - 1, description="Pages count from 1.")]
@@ -29,14 +30,6 @@ class FlatError(BaseModel):
 
     error: str
     message: str
-
-
-class ErrorV1(BaseModel):
-    schema_version: str
-    code: str
-    message: str
-    details: dict[str, Any]
-    hint: str | None
 
 
 class EnvelopeDetail(BaseModel):

@@ -17,7 +17,10 @@ _ADDRESSES = 10_000
 
 
 class Failures:
-    """Counts failures by address, a minute at a time, in memory: an attack must not become writes to the database."""
+    """Counts failures by address, a minute at a time; zero is no limit.
+
+    In memory, unlike `store.limits`: an attack must not become writes to the database.
+    """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = per_minute
@@ -29,9 +32,9 @@ class Failures:
         """Raise `TooManyRequests` for an address that has failed too often within the last minute."""
         began, count = self._counted.get(_network(address), (0.0, 0))
         left = began + _WINDOW_SECONDS - self._clock()
-        if count >= self._most and left > 0:
+        if 0 < self._most <= count and left > 0:
             seconds = math.ceil(left)
-            raise TooManyRequests(f"too many wrong keys from this address; try again in {seconds} s", retry_after=seconds)
+            raise TooManyRequests(f"too many wrong keys from this address; try again in {seconds} s", seconds)
 
     def add(self, address: str) -> None:
         network, time = _network(address), self._clock()

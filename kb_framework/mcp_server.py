@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from kb_framework import __version__
-from kb_framework.api import Actor, Profile, Tool, resolve
+from kb_framework.api import Actor, Answer, Profile, Sampled, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
@@ -39,6 +42,12 @@ INSTRUCTIONS = (
     "A knowledge base of documents made of chunks. Search before you answer, and cite what you used. "
     "Tags select documents; nothing is deleted unless a tool says so in its name."
 )
+# The one question of a call; accepting it is the answer, there is nothing to fill in.
+_QUESTION = "confirm"
+_YES: dict[str, Any] = {"type": "object", "properties": {}}
+_ASKS_BETWEEN_CALLS = "2026-07-28"
+# The one prompt of a call.
+_PROMPT = "answer"
 # What a token is depends on the model; four characters are close for JSON and English.
 _CHARACTERS_PER_TOKEN = 4
 
@@ -51,6 +60,8 @@ class BoundTool:
     parameters: type[BaseModel]
     description: types.Tool
     permission: str
+    asks: bool = False
+    samples: bool = False
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         values = dict(given)
@@ -91,7 +102,7 @@ def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
 def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
     target = resolve(tool.target)
     function = target(plugins, tool.name) if tool.build else target
-    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[2 if tool.asks or tool.samples else 1 :]
     fields: dict[str, Any] = {
         item.name: (item.annotation, ... if item.default is inspect.Parameter.empty else item.default) for item in parameters
     }
@@ -113,7 +124,7 @@ def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
             open_world_hint=tool.open_world,
         ),
     )
-    return BoundTool(function, model, description, tool.permission)
+    return BoundTool(function, model, description, tool.permission, tool.asks, tool.samples)
 
 
 def tool_costs(plugins: Plugins, profile: Profile) -> dict[str, int]:
@@ -134,12 +145,18 @@ def create_server(engine: Callable[[Actor], Engine], plugins: Plugins, profile: 
         actor = _caller(context)
         return types.ListToolsResult(tools=[tool.description for tool in tools.values() if actor.may(tool.permission)])
 
-    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         tool = tools.get(params.name)
         if tool is None:
             return _failure(InvalidInput(f"there is no tool {params.name!r}", field="name").v1())
         as_caller = functools.partial(engine, _caller(context))
-        return await anyio.to_thread.run_sync(_call, tool, as_caller, params.arguments or {})
+        try:
+            beside = Sampling(context, params) if tool.samples else Asking(context, params)
+            return await anyio.to_thread.run_sync(_call, tool, as_caller, params.arguments or {}, beside)
+        except _Unanswered as unanswered:
+            return types.InputRequiredResult(input_requests=unanswered.requests, request_state=unanswered.state)
 
     return Server(
         "kb",
@@ -157,10 +174,69 @@ def _caller(context: Any) -> Actor:
     return request.scope["state"]["actor"] if request is not None else Actor()
 
 
-def _call(tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any]) -> types.CallToolResult:
+class _Unanswered(BaseException):
+    """A question that the client answers by calling again. Not an error: no tool may catch it as one."""
+
+    def __init__(self, requests: dict[str, Any], state: str) -> None:
+        self.requests = requests
+        self.state = state
+
+
+class Asking:
+    """The `Ask` of one call."""
+
+    def __init__(self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
+        self._context = context
+        capabilities = context.session.client_capabilities
+        offered = capabilities.elicitation if capabilities else None
+        # Before there were modes, every client that could ask could show a form.
+        self.possible = offered is not None and (offered.form is not None or offered.url is None)
+        said = (params.input_responses or {}).get(_QUESTION)
+        has_answer = isinstance(said, types.ElicitResult) and params.request_state is not None
+        self.answer = Answer(said.action, params.request_state) if has_answer else None  # type: ignore[union-attr, arg-type]
+
+    def __call__(self, question: str, state: str) -> Answer:
+        if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
+            form = types.ElicitRequestFormParams(message=question, requested_schema=_YES)
+            raise _Unanswered({_QUESTION: types.ElicitRequest(params=form)}, state)
+        result = anyio.from_thread.run(self._context.session.elicit_form, question, _YES, self._context.request_id)
+        return Answer(result.action, state)
+
+
+class Sampling:
+    """The `Sample` of one call."""
+
+    def __init__(self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
+        self._context = context
+        capabilities = context.session.client_capabilities
+        self.possible = capabilities is not None and capabilities.sampling is not None
+        said = (params.input_responses or {}).get(_PROMPT)
+        state = params.request_state
+        self.answer = _sampled(said, state) if isinstance(said, types.CreateMessageResult) and state is not None else None
+
+    def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled:
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
+        request = types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens))
+        if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
+            raise _Unanswered({_PROMPT: request}, state)
+        result = anyio.from_thread.run(self._context.session.send_request, request, types.CreateMessageResult)
+        return _sampled(result, state)
+
+
+def _sampled(result: types.CreateMessageResult, state: str) -> Sampled:
+    return Sampled(getattr(result.content, "text", ""), result.model, state)
+
+
+def _call(
+    tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any], beside: Asking | Sampling | None = None
+) -> types.CallToolResult:
     """The one place where an error becomes a tool's answer: an engine's error with its own body, any other as error.v1."""
     try:
-        result = tool.function(engine(), **tool.arguments(arguments))
+        # Whatever a tool answers is read by a model.
+        given = tool.arguments(arguments)
+        reading = engine().read_by("model")
+        both = (reading, beside) if tool.asks or tool.samples else (reading,)
+        result = tool.function(*both, **given)
     except EngineError as error:
         return _failure(error.body)
     except ValidationError as error:

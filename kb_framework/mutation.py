@@ -1,32 +1,68 @@
-"""The mutation pipeline: every change to existing documents, one or ten thousand, goes through `Mutation.run`.
+"""The mutation pipeline: every change to existing documents or chunks, one or ten thousand, goes through `Mutation.run`.
 
 select → freeze → guards → threshold → apply → observers in the transaction → job → commit → observers after it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kb_framework.api import Actor, Changes, MutationKind, MutationResult, Plan, Selection
-from kb_framework.errors import InvalidInput, KBError, MutationRefused
+from kb_framework.errors import Busy, InvalidInput, KBError, MutationRefused
 from kb_framework.plugins import Plugins
 from kb_framework.safety import Share
+from kb_framework.selection import SCOPES
 from kb_framework.settings import HostSettings
 from kb_framework.store.jobs import insert_job
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, plan_documents
+from kb_framework.store.tables import chunks, plan_items
 
 log = logging.getLogger("kb.mutation")
 
-# What became of a document of the plan.
+# What became of a document or chunk of the plan.
 _WAITING, _APPLYING, _DONE, _FAILED = 0, 1, 2, -1
+_PART = 10_000
+
+
+class Fingerprint(NamedTuple):
+    """How many documents or chunks, and which: the same for the same set, however it was selected."""
+
+    matched: int
+    digest: str
+
+
+def fingerprint(tx: Tx, items: sa.Select) -> Fingerprint:
+    """`items` selects numbers, in order."""
+    count, digest = 0, hashlib.sha256()
+    for part in tx.connection.execute(items.execution_options(yield_per=_PART)).scalars().partitions():
+        count += len(part)
+        digest.update(array("q", part))
+    return Fingerprint(count, digest.hexdigest())
+
+
+class Promise(Protocol):
+    """What a bulk operation was announced to be: exactly this set, and once."""
+
+    def earlier(self, tx: Tx) -> MutationResult | None:
+        """The result, if it has happened."""
+        ...
+
+    def require_same(self, found: Fingerprint) -> None:
+        """Refuse any other set than the one that was announced."""
+        ...
+
+    def keep(self, tx: Tx, job_id: int) -> None:
+        """Record that it has happened, in its transaction."""
+        ...
 
 
 class Mutation:
@@ -42,22 +78,25 @@ class Mutation:
             raise InvalidInput(f"there is no operation {name!r}", field="operation")
         return kind
 
-    def share(self, tx: Tx, where: sa.ColumnElement[bool], actor: Actor, selection: Mapping[str, Any]) -> Share:
-        """How much an operation on these documents would touch, without touching it."""
-        matched = tx.scalar(self.narrowed(tx, sa.select(sa.func.count()), where, actor, selection))
-        return Share(matched, self._total(tx), self._threshold)
-
-    def narrowed(
+    def matching(
         self,
         tx: Tx,
-        query: sa.Select,
+        kind: MutationKind,
+        columns: Sequence[sa.ColumnElement[Any]],
         where: sa.ColumnElement[bool],
         actor: Actor,
         selection: Mapping[str, Any],
     ) -> sa.Select:
-        """`query` over the documents that match and that no plugin withholds."""
+        """A query over the documents, or chunks with their documents, that match and that no plugin withholds."""
+        scope = SCOPES[kind.over]
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation", tx)
-        return query.select_from(documents).where(tx.owns(documents), where, *more)
+        return sa.select(*columns).select_from(scope.source).where(tx.owns(scope.table), where, *more)
+
+    def share(self, tx: Tx, kind: MutationKind, matched: int) -> Share:
+        """How much of everything that many are."""
+        table = SCOPES[kind.over].table
+        total = tx.scalar(sa.select(sa.func.count()).select_from(table).where(tx.owns(table)))
+        return Share(matched, total, self._threshold, kind.over)
 
     def run(
         self,
@@ -68,19 +107,25 @@ class Mutation:
         *,
         selection: Mapping[str, Any] | None = None,
         force: bool = False,
+        promise: Promise | None = None,
     ) -> MutationResult:
-        """Do it. With a `selection` (the filters behind `where`) it is a bulk operation: threshold and job record apply."""
+        """Do it. With a `selection` (the filters behind `where`) it is a bulk operation: threshold and job record apply.
+
+        With a `promise` it is what was announced, or nothing; if it has happened already, this is what came of it.
+        """
         kind = self.kind(kind_name)
         # Whatever route led here: a selection is deleted only by who may delete.
         actor.require(kind.permission)
         self._plugins.require_all_loaded()
         try:
             with self._store.write(actor.organization_id) as tx:
-                result = self._run_in(tx, kind, operation, where, actor, selection, force)
-        except KBError:
-            raise
+                if promise and (earlier := promise.earlier(tx)):
+                    return earlier
+                result = self._run_in(tx, kind, operation, where, actor, selection, force, promise)
         except Exception as error:
-            if selection is not None:
+            # A refusal leaves no job. Where somebody else is writing, waiting for them once more would help nobody.
+            refused = isinstance(error, KBError) and (error.http_status < 500 or isinstance(error, Busy))
+            if selection is not None and not refused:
                 self._record_failure(kind, actor, selection, error)
             raise
         self._plugins.mutation_applied(result, self._services)
@@ -95,38 +140,37 @@ class Mutation:
         actor: Actor,
         selection: Mapping[str, Any] | None,
         force: bool,
+        promise: Promise | None,
     ) -> MutationResult:
+        scope = SCOPES[kind.over]
         tx.backend.begin_plan(tx.connection)
-        ids = self.narrowed(tx, sa.select(documents.c.id, sa.literal(_WAITING)), where, actor, selection or {})
-        frozen = tx.execute(sa.insert(plan_documents).from_select(["document_id", "state"], ids))
+        columns = [scope.key, scope.document.label("document"), sa.literal(_WAITING)]
+        found = self.matching(tx, kind, columns, where, actor, selection or {})
+        frozen = tx.execute(sa.insert(plan_items).from_select(["item", "document_id", "state"], found))
         plan = Plan(
             kind.name,
             actor,
             operation,
             selection or {},
-            sa.select(plan_documents.c.document_id),
-            frozen.rowcount,
+            documents=_concerned(kind),
+            matched=frozen.rowcount,
+            chunks=sa.select(plan_items.c.item) if kind.over == "chunks" else None,
         )
 
-        failures: dict[int, str] = {}
-        for objection in self._plugins.guard_mutation(plan, tx):
-            if objection.document_id is None:
-                raise MutationRefused(objection.reason)
-            failures.setdefault(objection.document_id, objection.reason)
-        # A guard may know of more documents than this plan is about.
-        planned = among(plan_documents.c.document_id, list(failures))
-        here = set(tx.connection.scalars(plan.documents.where(planned))) if failures else set()
-        failures = {number: reason for number, reason in failures.items() if number in here}
+        if promise:
+            promise.require_same(fingerprint(tx, sa.select(plan_items.c.item).order_by(plan_items.c.item)))
+        failures = self._objections(tx, kind, plan)
         if selection is not None and not force:
-            Share(plan.matched, self._total(tx), self._threshold).require_within()
+            self.share(tx, kind, plan.matched).require_within()
 
         self._mark(tx, failures, _FAILED)
-        self._apply(tx, plan, failures)
-        done = sa.select(plan_documents.c.document_id).where(plan_documents.c.state == _DONE)
-        succeeded = tx.scalar(sa.select(sa.func.count()).select_from(done.subquery()))
-        self._plugins.documents_changed(Changes(kind.name, actor, done, succeeded), tx)
+        if len(failures) < plan.matched:
+            self._apply(tx, plan, failures)
+        succeeded = tx.scalar(sa.select(sa.func.count()).where(plan_items.c.state == _DONE))
+        self._plugins.documents_changed(self._changes(tx, kind, actor, succeeded), tx)
 
-        errors = [{"document_id": number, "error": reason} for number, reason in sorted(failures.items())]
+        names = self._public_names(tx, kind, failures)
+        errors = [{scope.public_name: names[number], "error": reason} for number, reason in sorted(failures.items())]
         result = MutationResult(kind.name, actor, None, plan.matched, succeeded, plan.matched - succeeded, errors)
         if selection is None:
             return result
@@ -142,23 +186,57 @@ class Mutation:
             succeeded=succeeded,
             failed=result.failed,
         )
+        if promise:
+            promise.keep(tx, job_id)
         return MutationResult(kind.name, actor, job_id, result.matched, succeeded, result.failed, errors)
 
-    def _total(self, tx: Tx) -> int:
-        return tx.scalar(sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents)))
+    def _objections(self, tx: Tx, kind: MutationKind, plan: Plan) -> dict[int, str]:
+        """Why single items of the plan must stay as they are. A guard may know of more than this plan is about."""
+        by_document: dict[int, str] = {}
+        by_chunk: dict[str, str] = {}
+        for objection in self._plugins.guard_mutation(plan, tx):
+            if objection.chunk_id is not None:
+                by_chunk.setdefault(objection.chunk_id, objection.reason)
+            elif objection.document_id is not None:
+                by_document.setdefault(objection.document_id, objection.reason)
+            else:
+                raise MutationRefused(objection.reason)
+        found: dict[int, str] = {}
+        if by_document:
+            held = sa.select(plan_items.c.item, plan_items.c.document_id)
+            held = held.where(among(plan_items.c.document_id, list(by_document)))
+            found = {item: by_document[document] for item, document in tx.execute(held)}
+        if by_chunk:
+            item = chunks.c.seq if kind.over == "chunks" else chunks.c.document_id
+            held = sa.select(plan_items.c.item, chunks.c.id).join(chunks, item == plan_items.c.item)
+            found = {item: by_chunk[chunk] for item, chunk in tx.execute(held.where(among(chunks.c.id, list(by_chunk))))} | found
+        return found
+
+    def _changes(self, tx: Tx, kind: MutationKind, actor: Actor, succeeded: int) -> Changes:
+        done = plan_items.c.state == _DONE
+        concerned = _concerned(kind).where(done)
+        if kind.over == "documents":
+            return Changes(kind.name, actor, concerned, succeeded)
+        count = tx.scalar(sa.select(sa.func.count()).select_from(concerned.subquery()))
+        return Changes(kind.name, actor, concerned, count, sa.select(plan_items.c.item).where(done))
+
+    def _public_names(self, tx: Tx, kind: MutationKind, items: Mapping[int, str]) -> dict[int, Any]:
+        scope = SCOPES[kind.over]
+        query = sa.select(scope.key, scope.public).where(among(scope.key, items))
+        return {row[0]: row[1] for row in tx.execute(query)} if items else {}
 
     def _mark(self, tx: Tx, ids: Mapping[int, Any] | list[int], state: int) -> None:
         if ids:
-            tx.execute(sa.update(plan_documents).where(among(plan_documents.c.document_id, list(ids))).values(state=state))
+            tx.execute(sa.update(plan_items).where(among(plan_items.c.item, list(ids))).values(state=state))
 
     def _apply(self, tx: Tx, plan: Plan, failures: dict[int, str]) -> None:
-        """All at once; where that fails, in halves, until the documents that cannot be processed stand alone."""
-        applying = sa.select(plan_documents.c.document_id).where(plan_documents.c.state == _APPLYING)
+        """All at once; where that fails, in halves, until the documents or chunks that cannot be processed stand alone."""
+        applying = sa.select(plan_items.c.item).where(plan_items.c.state == _APPLYING)
         parts: list[list[int] | None] = [None]
         while parts:
             part = parts.pop()
             if part is None:
-                tx.execute(sa.update(plan_documents).where(plan_documents.c.state == _WAITING).values(state=_APPLYING))
+                tx.execute(sa.update(plan_items).where(plan_items.c.state == _WAITING).values(state=_APPLYING))
             else:
                 self._mark(tx, part, _APPLYING)
             try:
@@ -177,7 +255,7 @@ class Mutation:
                     middle = len(ids) // 2
                     parts += [ids[middle:], ids[:middle]]
                     outcome = _WAITING
-            tx.execute(sa.update(plan_documents).where(plan_documents.c.state == _APPLYING).values(state=outcome))
+            tx.execute(sa.update(plan_items).where(plan_items.c.state == _APPLYING).values(state=outcome))
 
     def _record_failure(self, kind: MutationKind, actor: Actor, selection: Mapping[str, Any], error: Exception) -> None:
         try:
@@ -189,13 +267,18 @@ class Mutation:
                     status="failed",
                     filename=json.dumps(dict(selection), ensure_ascii=False),
                     document_id=0,
-                    error=json.dumps([{"document_id": None, "error": _reason(error)}]),
+                    error=json.dumps([{SCOPES[kind.over].public_name: None, "error": _reason(error)}]),
                     matched=0,
                     succeeded=0,
                     failed=0,
                 )
         except Exception as second:  # noqa: BLE001 - the first error is the one to tell
             log.error("the failed job could not be recorded: %s", second)
+
+
+def _concerned(kind: MutationKind) -> sa.Select:
+    """The documents of the plan, each once."""
+    return sa.select(plan_items.c.item) if kind.over == "documents" else sa.select(plan_items.c.document_id).distinct()
 
 
 def _reason(error: Exception) -> str:

@@ -51,14 +51,6 @@ HOST_PERMISSIONS = (
     api.Permission("documents.read", "Read and search documents.", "viewer"),
     api.Permission("documents.write", "Add documents, and change their fields and tags.", "editor"),
     api.Permission("documents.delete", "Delete documents for good."),
-    api.Permission("knowledge.view", "See chunks, their kinds, policies and events.", "viewer"),
-    api.Permission("knowledge.edit", "Change chunks.", "editor"),
-    api.Permission("knowledge.deactivate", "Deactivate and activate chunks.", "editor"),
-    api.Permission("knowledge.reclassify", "Change the kind of chunks.", "editor"),
-    api.Permission("knowledge.set_policy", "Change how chunks may be used.", "editor"),
-    api.Permission("knowledge.delete_hard", "Delete chunks for good."),
-    api.Permission("research.search", "Search sources for research.", "viewer"),
-    api.Permission("research.add_to_knowledge", "Add what research found.", "editor"),
 )
 
 
@@ -125,8 +117,8 @@ class _HostHooks:
     """The host's own implementations, asked last."""
 
     @hookspecs.hookimpl(trylast=True)
-    def kb_apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> bool:
-        plan.operation.apply(tx, documents)
+    def kb_apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> bool:
+        plan.operation.apply(tx, selected)
         return True
 
 
@@ -148,10 +140,15 @@ class Plugins:
         self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
         self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
         self.retrievers: Registry[api.Retriever] = Registry("retriever", api.Retriever)
+        self.rerankers: Registry[api.Reranker] = Registry("reranker", api.Reranker)
         self.embedders: Registry[api.Embedder] = Registry("embedder", api.Embedder)
         self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
         self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
         self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
+        self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
+        self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
+        self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
+        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
         self.capabilities: Registry[bool] = Registry("capability", bool)
         self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
         self.commands: Registry[api.Command] = Registry("command", api.Command)
@@ -165,10 +162,15 @@ class Plugins:
             "kb_selection_filters": self.filters,
             "kb_mutation_kinds": self.kinds,
             "kb_retrievers": self.retrievers,
+            "kb_rerankers": self.rerankers,
             "kb_embedders": self.embedders,
             "kb_extractors": self.extractors,
             "kb_chunkers": self.chunkers,
             "kb_export_tables": self.export_tables,
+            "kb_chunk_columns": self.chunk_columns,
+            "kb_generators": self.generators,
+            "kb_research_sources": self.research_sources,
+            "kb_wire_objects": self.wire_objects,
             "kb_capabilities": self.capabilities,
         }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
@@ -340,13 +342,17 @@ class Plugins:
     def _each(self, hook: str) -> list[str]:
         return [info.name for info in self._active() if hook in info.hooks]
 
-    def report(self, plugin: str, hook: str, error: BaseException) -> str:
-        """Record and log that a plugin's hook raised; what to tell the caller."""
+    def report(self, plugin: str, hook: str, error: BaseException) -> PluginFailed:
+        """Record and log that a plugin's hook raised; what to tell the caller: not the text, which may hold paths or SQL."""
         sentence = f"plugin {plugin!r} raised in {hook}: {type(error).__name__}: {error}"
         log.error("%s", sentence, exc_info=error)
         info = next(info for info in self.infos if info.name == plugin)
         info.errors = [*info.errors[-9:], sentence]
-        return sentence
+        reason = error.message if isinstance(error, KBError) else type(error).__name__
+        return PluginFailed(f"plugin {plugin!r} failed in {hook}: {reason}", hint=self._help_with(info), plugin=plugin)
+
+    def _help_with(self, info: PluginInfo) -> str:
+        return f"kb plugins and the log tell more; fix it, or switch it off: kb plugins disable {self.handle(info)}"
 
     def _conditions(self, hook: str, **arguments: Any) -> list[ColumnElement[bool]]:
         conditions = []
@@ -354,7 +360,7 @@ class Plugins:
             try:
                 condition = self._call(plugin, hook, **arguments)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, hook, error)) from error
+                raise self.report(plugin, hook, error) from error
             if condition is not None:
                 conditions.append(condition)
         return conditions
@@ -372,12 +378,13 @@ class Plugins:
                 answer = self._call(plugin, "kb_guard_mutation", plan=plan, tx=tx)
                 objections.extend(_objections(answer))
             except Exception as error:
-                sentence = self.report(plugin, "kb_guard_mutation", error)
-                raise MutationRefused(f"refused, because a guard could not be asked: {sentence}", plugin=plugin) from error
+                told = self.report(plugin, "kb_guard_mutation", error)
+                refusal = f"refused, because a guard could not be asked: {told.message}"
+                raise MutationRefused(refusal, hint=told.hint, plugin=plugin) from error
         return objections
 
-    def apply_mutation(self, plan: api.Plan, documents: Select, tx: Tx) -> None:
-        self._manager.hook.kb_apply_mutation(plan=plan, documents=documents, tx=tx)
+    def apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> None:
+        self._manager.hook.kb_apply_mutation(plan=plan, selected=selected, tx=tx)
         if self._trace:
             log.info("hook kb_apply_mutation(%s)", plan.kind)
 
@@ -386,7 +393,7 @@ class Plugins:
             try:
                 self._call(plugin, "kb_documents_changed", changes=changes, tx=tx)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, "kb_documents_changed", error)) from error
+                raise self.report(plugin, "kb_documents_changed", error) from error
 
     def mutation_applied(self, result: api.MutationResult, services: Mapping[str, Any]) -> None:
         for plugin in self._each("kb_mutation_applied"):
@@ -409,10 +416,24 @@ class Plugins:
             try:
                 hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, "kb_fuse_hits", error)) from error
+                raise self.report(plugin, "kb_fuse_hits", error) from error
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+    def gate_hits(
+        self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+    ) -> dict[int, str]:
+        """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
+        reasons: dict[int, str] = {}
+        for plugin in self._each("kb_gate_hits"):
+            try:
+                arguments = {"query": query, "hits": hits, "services": services, "tx": tx}
+                for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
+                    reasons.setdefault(rejection.chunk, rejection.reason)
+            except Exception as error:
+                raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error
+        return reasons
 
 
 def _objections(answer: Any) -> list[api.Objection]:

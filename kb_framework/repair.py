@@ -46,6 +46,8 @@ class Repair:
             for table, words in ((chunks, "chunks"), (document_tags, "tags")):
                 gone = tx.execute(sa.delete(table).where(table.c.document_id.not_in(known))).rowcount
                 done += [f"removed {gone} {words} of documents that do not exist"] if gone else []
+            if done:
+                tx.corpus_changed(everywhere=True)
         return done
 
     def _counts(self) -> list[str]:
@@ -74,6 +76,8 @@ class Repair:
             added = after = 0
             while numbers := add_missing_text(tx, after, _BATCH):
                 added, after = added + len(numbers), numbers[-1]
+            if done or added:
+                tx.corpus_changed(everywhere=True)
         return done + ([f"indexed {added} chunks for full text"] if added else [])
 
     def _vectors(self) -> list[str]:

@@ -1,4 +1,7 @@
-"""The retrieval pipeline: narrow → retrieve → fuse. A retriever that fails is reported and the others answer."""
+"""The retrieval pipeline: narrow → retrieve → fuse → rerank.
+
+A retriever that fails is reported and the others answer; a reranker that fails is reported and leaves the order as it was.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,33 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Candidate, Hit, RetrievalQuery
-from kb_framework.errors import InvalidInput, KBError
+from kb_framework.errors import ConfigInvalid, InvalidInput, KBError
 from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
 from kb_framework.store.store import Tx
 
 log = logging.getLogger("kb.retrieval")
 
+# How many hits are ordered anew: what a person or a model reads, and some that deserve to be among them.
+_RERANKED = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """What a search found, what each retriever said, and what went wrong on the way."""
+    """What a search found, what each retriever said, what went wrong on the way, and the query as plugins narrowed it."""
 
     hits: list[Hit]
     lists: dict[str, list[Candidate]]
     degraded: dict[str, str]
     milliseconds: dict[str, float]
+    query: RetrievalQuery
+    hints: list[str]
 
 
 class Retrieval:
-    def __init__(self, plugins: Plugins, build: Callable[[str, str], Any]) -> None:
+    def __init__(self, plugins: Plugins, host_settings: HostSettings, build: Callable[[str, str], Any]) -> None:
         self._plugins = plugins
+        self._reranker_name = host_settings.search_reranker
         self._build = build
         self._built: dict[str, Any] = {}
 
@@ -43,24 +53,40 @@ class Retrieval:
             self._built[name] = self._build(self._plugins.retrievers.plugin_of(name), item.target)
         return self._built[name]
 
-    def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
+    def narrowed(self, query: RetrievalQuery, tx: Tx) -> RetrievalQuery:
+        """The query without what plugins take out of every search."""
         narrowings = self._plugins.narrow_retrieval(query, query.actor, query.purpose, tx)
         conditions = [*narrowings, *([] if query.condition is None else [query.condition])]
-        query = query._replace(condition=sa.and_(*conditions) if conditions else None)
+        return query._replace(condition=sa.and_(*conditions) if conditions else None)
+
+    def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
+        query = self.narrowed(query, tx)
         lists: dict[str, list[Candidate]] = {}
         degraded: dict[str, str] = {}
         milliseconds: dict[str, float] = {}
+        weights: dict[str, float] = {}
+        hints: list[str] = []
         for name in query.retrievers:
             started = time.perf_counter()
             try:
-                lists[name] = self._retriever(name).retrieve(query, tx)
+                retriever = self._retriever(name)
+                lists[name] = retriever.retrieve(query, tx)
+                if hasattr(retriever, "weight"):
+                    weights[name] = retriever.weight(query)
+                if hasattr(retriever, "hint") and (hint := retriever.hint(query, tx)):
+                    hints.append(hint)
             except Exception as error:
                 if len(query.retrievers) == 1:
                     raise
                 degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
                 log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
             milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
-        return Retrieved(self._fuse(query, lists), lists, degraded, milliseconds)
+        hits = self._fuse(query._replace(weights=weights), lists)
+        if len(query.retrievers) > 1 and hits and self._reranker_name != "none":
+            started = time.perf_counter()
+            hits = self._rerank(query, hits, tx, degraded)
+            milliseconds["rerank"] = round((time.perf_counter() - started) * 1000, 3)
+        return Retrieved(hits, lists, degraded, milliseconds, query, hints)
 
     def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]]) -> list[Hit]:
         if len(lists) > 1:
@@ -70,6 +96,28 @@ class Retrieval:
             for name, found in lists.items()
             for rank, candidate in enumerate(found, 1)
         ]
+
+    def _rerank(self, query: RetrievalQuery, hits: list[Hit], tx: Tx, degraded: dict[str, str]) -> list[Hit]:
+        name = self._reranker_name
+        head = {hit.chunk: hit for hit in hits[:_RERANKED]}
+        try:
+            ordered = self._reranker(name).rerank(query, list(head.values()), tx)
+            first = {hit.chunk: hit for hit in ordered if hit.chunk in head}
+        except Exception as error:
+            degraded["rerank"] = _words(error) if isinstance(error, KBError) else f"the reranker {name!r} failed"
+            log.warning("reranker %s failed", name, exc_info=None if isinstance(error, KBError) else error)
+            return hits
+        return [*first.values(), *(hit for hit in hits if hit.chunk not in first)]
+
+    def _reranker(self, name: str) -> Any:
+        key = f"reranker {name}"
+        if key not in self._built:
+            item = self._plugins.rerankers.get(name)
+            if item is None:
+                known = ", ".join(item.name for item in self._plugins.rerankers) or "none"
+                raise ConfigInvalid(f"the reranker {name!r} is not available (KB_SEARCH_RERANKER); available: {known}")
+            self._built[key] = self._build(self._plugins.rerankers.plugin_of(name), item.target)
+        return self._built[key]
 
 
 def _words(error: KBError) -> str:

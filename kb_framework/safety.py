@@ -1,4 +1,4 @@
-"""The threshold: no operation touches more than a set share of all documents unless it is told to."""
+"""The threshold: no operation touches more than a set share of all documents or chunks unless it is told to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Share:
     matched: int
     total: int
     threshold: int
+    noun: str = "documents"
 
     @property
     def percent(self) -> float:
@@ -27,7 +28,7 @@ class Share:
     def require_within(self) -> None:
         if self.exceeds:
             raise SafetyThresholdExceeded(
-                f"Operation would affect {self.matched} of {self.total} documents ({self.percent}%). "
+                f"Operation would affect {self.matched} of {self.total} {self.noun} ({self.percent}%). "
                 f"Exceeds safety threshold of {self.threshold}%. Use force: true to proceed.",
                 matched=self.matched,
                 total=self.total,

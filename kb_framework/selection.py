@@ -1,34 +1,66 @@
-"""Selections: which documents an operation is about. Filters come from plugins; an empty selection is never 'all'."""
+"""Selections: which documents or chunks an operation is about. Filters come from plugins; an empty one is never 'all'."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 from pydantic import BaseModel, Field, create_model
 
-from kb_framework.api import MutationKind, Selection, SelectionFilter, resolve
+from kb_framework.api import MutationKind, Over, Selection, SelectionFilter, resolve
 from kb_framework.errors import InvalidInput, PluginFailed
 from kb_framework.plugins import Plugins, Registry
+from kb_framework.store.tables import chunks, documents
+
+
+class Scope(NamedTuple):
+    """What can be selected: `key` numbers it in the store, `document` is the document that it is or belongs to."""
+
+    name: Over
+    table: sa.Table
+    source: sa.FromClause
+    key: sa.Column[int]
+    document: sa.Column[int]
+    # What the world calls it by, and under which name.
+    public: sa.Column[Any]
+    public_name: str
+
+
+SCOPES: dict[Over, Scope] = {
+    "documents": Scope("documents", documents, documents, documents.c.id, documents.c.id, documents.c.id, "document_id"),
+    "chunks": Scope(
+        "chunks",
+        chunks,
+        chunks.join(documents, documents.c.id == chunks.c.document_id),
+        chunks.c.seq,
+        chunks.c.document_id,
+        chunks.c.id,
+        "chunk_id",
+    ),
+}
 
 
 class Selector:
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
 
-    def fields(self) -> dict[str, Any]:
+    def offered(self, over: Over) -> list[SelectionFilter]:
+        """The filters that can select these; chunks are also selected by what their documents are."""
+        return [item for item in self._plugins.filters if over == "chunks" or item.over == over]
+
+    def fields(self, over: Over) -> dict[str, Any]:
         """The filters as optional fields for `pydantic.create_model`; null means absent."""
         found: dict[str, Any] = {}
-        for item in self._plugins.filters:
+        for item in self.offered(over):
             parameter = inspect.signature(resolve(item.target), eval_str=True).parameters["value"]
             found[item.name] = (Annotated[parameter.annotation | None, Field(description=item.help)], None)
         return found
 
-    def given(self, body: BaseModel) -> Selection:
+    def given(self, body: BaseModel, over: Over) -> Selection:
         """The filters that a body names. None at all is refused."""
-        names = [item.name for item in self._plugins.filters]
+        names = [item.name for item in self.offered(over)]
         chosen = {name: value for name in names if (value := getattr(body, name, None)) is not None}
         if not chosen:
             raise InvalidInput(f"no selection: give at least one of {', '.join(names)}", field=names[0] if names else None)
@@ -58,7 +90,7 @@ def check_contributions(plugins: Plugins) -> None:
             _try(plugins, plugins.kinds, kind, _check_kind)
     for kind in list(plugins.kinds):
         fields = set(resolve(kind.target).model_fields) if kind.bulk else set()
-        for name in sorted(fields & {item.name for item in plugins.filters}):
+        for name in sorted(fields & {item.name for item in Selector(plugins).offered(kind.over)}):
             owners = plugins.kinds.plugin_of(kind.name), plugins.filters.plugin_of(name)
             later = max(owners, key=plugins.load_order)
             plugins.fail(later, PluginFailed(f"{name!r} is both a field of {kind.name!r} and a selection filter ({owners[1]!r})"))
@@ -75,7 +107,13 @@ def _try(plugins: Plugins, registry: Registry[Any], item: Any, check: Callable[[
         plugins.fail(registry.plugin_of(item.name), error)
 
 
+def _check_over(item: SelectionFilter | MutationKind) -> None:
+    if item.over not in get_args(Over):
+        raise PluginFailed(f"{item.name!r} is over {item.over!r}, not over {' or '.join(get_args(Over))}")
+
+
 def _check_filter(item: SelectionFilter) -> None:
+    _check_over(item)
     parameters = inspect.signature(resolve(item.target), eval_str=True).parameters
     if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
         raise PluginFailed(f"the selection filter {item.name!r} must take one annotated parameter, value")
@@ -83,9 +121,10 @@ def _check_filter(item: SelectionFilter) -> None:
 
 
 def _check_kind(kind: MutationKind) -> None:
+    _check_over(kind)
     operation = resolve(kind.target)
     if not (isinstance(operation, type) and issubclass(operation, BaseModel) and callable(getattr(operation, "apply", None))):
-        raise PluginFailed(f"the mutation kind {kind.name!r} must be a pydantic model with apply(tx, documents)")
+        raise PluginFailed(f"the mutation kind {kind.name!r} must be a pydantic model with apply(tx, selected)")
     taken = sorted(set(operation.model_fields) & RESERVED)
     if taken:
         raise PluginFailed(f"the mutation kind {kind.name!r} has a field with a reserved name: {taken[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -11,6 +12,9 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvicorn
@@ -28,6 +32,7 @@ _REQUEST = ("request_id", "method", "path", "status", "ms")
 _AUDIT = ("action", "subject", "user_id", "key_id", "organization_id")
 _FIELDS = (*_REQUEST, *_AUDIT)
 _GRACE_SECONDS = 10
+_THREADS = 64
 
 
 def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
@@ -44,7 +49,8 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     instance, secret = uuid.uuid4().hex, secrets.token_urlsafe(32)
     transport = AsgiTransport()
     mcp, mcp_lifespan = http_app(lambda actor: Engine(transport.acting_as(actor), plugins), plugins)
-    app = create_app(kb, instance=instance, mcp=mcp, lifespan=[mcp_lifespan], local_secret=secret, any_address=beyond_loopback)
+    lifespan = [_threads, mcp_lifespan]
+    app = create_app(kb, instance=instance, mcp=mcp, lifespan=lifespan, local_secret=secret, any_address=beyond_loopback)
     transport.use(app)
     listening = _listen(host, port)
     url = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
@@ -72,6 +78,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         # what is below must still run.
         signal.signal(number, stop)
     _leave_address(address, url, instance, secret)
+    kb.upkeep.start()
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
     try:
@@ -80,6 +87,13 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         _remove_address(address, instance)
         transport.close()
         kb.close()
+
+
+@asynccontextmanager
+async def _threads(_: object) -> AsyncIterator[None]:
+    """Enough threads for handlers: those that wait for the one writer must leave some to readers."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-handler"))
+    yield
 
 
 def _is_loopback(host: str) -> bool:

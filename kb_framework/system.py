@@ -7,16 +7,19 @@ from typing import Any
 import sqlalchemy as sa
 from litestar import Request, get, post
 from litestar.di import NamedDependency
+from litestar.params import FromPath
 from litestar.status_codes import HTTP_200_OK
 from sqlalchemy import exc
 
 from kb_framework import __version__
 from kb_framework.api import PUBLIC, Actor
 from kb_framework.app import KB
-from kb_framework.errors import KBError, error_codes
+from kb_framework.errors import KBError, NotFound, error_codes
+from kb_framework.languages import advise, count_languages
 from kb_framework.repair import Repair
 from kb_framework.store.documents import active_space
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.wire import standing_alone, versioned
 
 
 class SystemService:
@@ -68,8 +71,13 @@ class SystemService:
             "selection_filters": {item.name: item.help for item in plugins.filters},
             "mutation_kinds": {item.name: item.help for item in plugins.kinds},
             "retrievers": [item.name for item in plugins.retrievers],
+            "rerankers": [item.name for item in plugins.rerankers],
             "counts": self.counts(actor),
         }
+
+    def wire(self) -> dict[str, dict[str, Any]]:
+        """The JSON Schema of every object that carries its version."""
+        return versioned(self._kb.plugins)
 
     def repair(self) -> dict[str, Any]:
         """Make anew what is derived, then look again."""
@@ -132,6 +140,7 @@ class SystemService:
                             f"document {row.id} has {row.found} of {row.chunk_count} chunks",
                         )
                     )
+                advice = advise(count_languages(tx), self._kb.embedding)
                 space = active_space(tx)
                 other = None if self._kb.embedding.problem else self._kb.embedding.mismatch(tx)
                 if other:
@@ -165,6 +174,8 @@ class SystemService:
             return [*found, _check("database", "error", str(error))]
         if self._kb.embedding.problem:
             found.append(_check("embedder", "warning", self._kb.embedding.problem))
+        elif advice:
+            found.append(_check("embedder", "warning", advice))
         if len(found) == 1:
             found.append(_check("database", "ok", f"{count} chunks, full text and vectors agree"))
         return found
@@ -217,7 +228,29 @@ def get_schema(
     request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
 ) -> dict[str, Any]:
     """Version, capabilities, error codes, models, filters, operations, counts, and the JSON schema of every wire object."""
-    return {**system.schema(actor), "wire": request.app.openapi_schema.to_schema()["components"]["schemas"]}
+    return {**system.schema(actor), "wire": {**_components(request), **system.wire()}}
+
+
+@get("/wire", sync_to_thread=True, opt={"permission": "engine.view"})
+def list_wire(request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
+    """The names of all wire objects, each with a JSON Schema at `/wire/{name}`."""
+    return {"data": sorted({**_components(request), **system.wire()})}
+
+
+@get("/wire/{name:str}", sync_to_thread=True, opt={"permission": "engine.view"})
+def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
+    """The JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API."""
+    found = system.wire().get(name)
+    if found is not None:
+        return found
+    components = _components(request)
+    if name not in components:
+        raise NotFound(f"there is no wire object {name!r}", hint="GET /api/v1/wire lists them")
+    return standing_alone(name, components)
+
+
+def _components(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    return request.app.openapi_schema.to_schema()["components"]["schemas"]
 
 
 @get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate"})
@@ -232,4 +265,4 @@ def repair(system: NamedDependency[SystemService]) -> dict[str, Any]:
     return system.repair()
 
 
-handlers = [get_health, get_live, get_schema, get_doctor, repair]
+handlers = [get_health, get_live, get_schema, list_wire, get_wire, get_doctor, repair]

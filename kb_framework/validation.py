@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Annotated, Any, TypeVar
 
@@ -47,9 +48,22 @@ def clean_tag(tag: str) -> str:
     return tag
 
 
+def is_chunk_id(text: str) -> bool:
+    """Whether it is 8-4-4-4-12 hexadecimal digits, of any version and in any case."""
+    return _CHUNK_ID.fullmatch(text) is not None
+
+
+def _well_formed(text: str) -> str:
+    if not is_chunk_id(text):
+        raise ValueError("must be an id like 6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+    return text.lower()
+
+
+_CHUNK_ID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 Text = Annotated[str, AfterValidator(_clean_text)]
 Tag = Annotated[str, AfterValidator(clean_tag)]
 Id = Annotated[int, Field(ge=-MAX_INT - 1, le=MAX_INT)]
+ChunkId = Annotated[str, AfterValidator(_well_formed)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_clean_json)]
 
 

@@ -7,18 +7,19 @@ progress, stop at any moment and go on later, in this process or another. Until 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
-from kb_framework.embedding import Embedding
+from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import Conflict, EmbedderUnavailable
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.documents import Space, activate_space, active_space, create_space, drop_space, spaces_being_built
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks
+from kb_framework.store.tables import chunks, documents
 
 _BATCH = 256
 # What may be left to do under the write lock, when the new space takes over.
@@ -43,8 +44,20 @@ class Step:
 class _Chunk:
     number: int
     organization_id: str
-    content: str
     content_hash: str
+    content: str
+    title: str
+    metadata: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        return embedded_text(self.title, self.content, self.metadata)
+
+
+def _without_vector(tx: Tx, space: Space, after: int) -> sa.Select:
+    columns = (chunks.c.seq, chunks.c.organization_id, chunks.c.content_hash, chunks.c.content, documents.c.title)
+    query = sa.select(*columns, chunks.c.metadata).join(documents, documents.c.id == chunks.c.document_id)
+    return query.where(chunks.c.seq > after, ~tx.backend.has_vector(space.index_name, chunks.c.seq)).order_by(chunks.c.seq)
 
 
 class VectorRebuild:
@@ -117,12 +130,11 @@ class VectorRebuild:
             return self._space
 
     def _missing(self, tx: Tx, space: Space, after: int, limit: int) -> list[_Chunk]:
-        query = sa.select(chunks.c.seq, chunks.c.organization_id, chunks.c.content, chunks.c.content_hash)
-        query = query.where(chunks.c.seq > after, ~tx.backend.has_vector(space.index_name, chunks.c.seq))
+        query = _without_vector(tx, space, after)
         active = active_space(tx) if self._copy else None
         if active:
             query = query.where(tx.backend.has_vector(active.index_name, chunks.c.seq))
-        return [_Chunk(*row) for row in tx.execute(query.order_by(chunks.c.seq).limit(limit))]
+        return [_Chunk(*row) for row in tx.execute(query.limit(limit))]
 
     def _vectors(self, tx: Tx, batch: Sequence[_Chunk]) -> dict[int, bytes]:
         if not batch:
@@ -130,7 +142,7 @@ class VectorRebuild:
         if self._copy:
             active = active_space(tx)
             return tx.backend.read_vectors(tx.connection, active.index_name, [c.number for c in batch]) if active else {}
-        encoded = self._embedding.embedder().encode([chunk.content for chunk in batch])
+        encoded = self._embedding.embedder().encode([chunk.text for chunk in batch])
         return {chunk.number: vector for chunk, vector in zip(batch, encoded, strict=True)}
 
     def _add(self, space: Space, batch: Sequence[_Chunk], vectors: dict[int, bytes]) -> None:
@@ -187,17 +199,16 @@ def add_missing_vectors(store: Store, embedding: Embedding) -> int:
     after = added = 0
     while True:
         with store.read() as tx:
-            query = sa.select(chunks.c.seq, chunks.c.organization_id, chunks.c.content, chunks.c.content_hash)
-            query = query.where(chunks.c.seq > after, ~tx.backend.has_vector(space.index_name, chunks.c.seq))
-            batch = [_Chunk(*row) for row in tx.execute(query.order_by(chunks.c.seq).limit(_BATCH))]
+            batch = [_Chunk(*row) for row in tx.execute(_without_vector(tx, space, after).limit(_BATCH))]
         if not batch:
             return added
-        encoded = embedding.embedder().encode([chunk.content for chunk in batch])
+        encoded = embedding.embedder().encode([chunk.text for chunk in batch])
         vectors = {chunk.number: vector for chunk, vector in zip(batch, encoded, strict=True)}
         with store.write() as tx:
             if active_space(tx) != space:
                 return added
             added += add_vectors(tx, space, batch, vectors)
+            tx.corpus_changed(everywhere=True)
         after = batch[-1].number
 
 

@@ -29,7 +29,7 @@ from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import PUBLIC, Actor, resolve
+from kb_framework.api import PUBLIC, READER_HEADER, Actor, resolve
 from kb_framework.app import KB
 from kb_framework.gate import Gate
 from kb_framework.hardening import in_time, security_headers
@@ -50,7 +50,6 @@ _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     403: errors.Forbidden,
     404: errors.NotFound,
     405: errors.MethodNotAllowed,
-    413: errors.PayloadTooLarge,
     415: errors.UnsupportedMediaType,
 }
 _DOCUMENTED = {
@@ -61,9 +60,10 @@ _DOCUMENTED = {
     409: "Refused",
     413: "Too large",
     415: "Not a kind of body that this route takes",
-    429: "Asked too often; the header Retry-After says when to ask again",
+    429: "Too many requests; Retry-After says when to come back",
     500: "Unexpected; logged under the id that is given",
-    503: "Busy, or a plugin has failed",
+    503: "Busy, the database cannot be used, or a plugin has failed",
+    507: "The disk is full; nothing was changed",
 }
 
 
@@ -82,7 +82,7 @@ def create_app(
     only by loopback's; by a name only if KB_ALLOWED_HOSTS has it.
     """
     system = SystemService(kb, instance)
-    gate = Gate(kb.access, kb.settings.host.auth_failures_per_minute, local_secret)
+    gate = Gate(kb.access, kb.settings.host.unauthorized_per_minute, local_secret)
     app = Litestar(
         route_handlers=[
             Router("/api/v1", route_handlers=[*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]),
@@ -108,8 +108,12 @@ def create_app(
 
 
 def _actor(request: Request[Any, Any, Any]) -> Actor:
-    """Who asks, as the gate found out."""
-    return request.scope["state"]["actor"]
+    """Who asks, as the gate found out. Whoever says that a model reads the answer is given less, never more."""
+    reader = request.headers.get(READER_HEADER, "person").strip().lower()
+    if reader not in ("person", "model"):
+        raise errors.InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
+    actor: Actor = request.scope["state"]["actor"]
+    return actor._replace(reader="model") if reader == "model" else actor
 
 
 def _service(kb: KB, name: str) -> Callable[[], Any]:
@@ -329,17 +333,19 @@ def _same_port(origin: str, host: str) -> bool:
 
 def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The one place where an exception becomes an HTTP answer, in the route's dialect."""
+    handler = request.scope.get("route_handler")
+    opt = handler.opt if handler else {}
     found = _translate(error)
     if found is None:
         request_id = request.scope.get("state", {}).get("request_id", "")
         log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
-        found = errors.InternalError(f"something went wrong; it was logged as {request_id}", id=request_id)
-    handler = request.scope.get("route_handler")
-    dialect = handler.opt.get("errors", "flat") if handler else "flat"
+        words = opt.get("failure") or f"something went wrong; it was logged as {request_id}"
+        found = errors.InternalError(words, id=request_id)
+    dialect = opt.get("errors", "flat")
     body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
-    headers = {"Retry-After": str(getattr(found, "retry_after", 1))} if found.http_status in (429, 503) else {}
-    if found.http_status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
+    headers = {"WWW-Authenticate": "Bearer"} if found.http_status == 401 else {}
+    if found.http_status in (429, 503):
+        headers["Retry-After"] = str(found.details.get("retry_after", 1))
     return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
 
 
@@ -353,6 +359,8 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, HTTPException):
         if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
             return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
+        if error.status_code == errors.PayloadTooLarge.http_status:
+            return errors.PayloadTooLarge("Request payload too large")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None
@@ -360,7 +368,7 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, UnicodeDecodeError | RecursionError) and _raised_while_parsing(error):
         reason = "is nested too deeply" if isinstance(error, RecursionError) else "must be valid UTF-8"
         return errors.InvalidInput(f"body: {reason}", field="body")
-    return None
+    return errors.disk_trouble(error) if isinstance(error, OSError) else None
 
 
 def _invalid_parameter(error: ValidationException) -> errors.InvalidInput:

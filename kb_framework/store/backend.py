@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
+
+from kb_framework.errors import KBError
+from kb_framework.store.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +40,26 @@ class Backend(Protocol):
     # Why vectors cannot be stored, or None.
     vectors_missing: str | None
     has_job_types: bool
+    # Called with the number of chunks that a transaction, not yet committed, has indexed.
+    on_written: Callable[[int], None]
+
+    @property
+    def side_folder(self) -> Path:
+        """Where the segments of side indexes are."""
+        ...
 
     def close(self) -> None: ...
 
-    def is_busy(self, error: Exception) -> bool:
-        """Whether an error only says that somebody else is writing."""
+    def explain(self, error: BaseException | None) -> KBError | None:
+        """What an error says of the database itself (busy, full, read-only, damaged), for a person; else None."""
         ...
 
-    def is_damaged(self, error: Exception) -> bool:
-        """Whether an error says that the database cannot be read any more."""
+    def time_limit(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
+        """Within it, a statement that runs on after so many seconds fails."""
         ...
 
     def begin_plan(self, connection: sa.Connection) -> None:
-        """Make the transaction's own, empty `plan_documents`."""
+        """Make the transaction's own, empty `plan_items`."""
         ...
 
     def create_full_text(self, connection: sa.Connection) -> None: ...
@@ -60,9 +71,28 @@ class Backend(Protocol):
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None: ...
 
     def search_text(
-        self, connection: sa.Connection, text: str, allowed: sa.Select, limit: int, weights: Sequence[float]
+        self,
+        connection: sa.Connection,
+        text: str,
+        allowed: sa.Select,
+        limit: int,
+        weights: Sequence[float],
+        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
-        """The best allowed chunks for any of the words; higher scores are better."""
+        """The best allowed chunks for any of the words; higher scores are better.
+
+        `allowed` selects chunks of the organization; where it is named, an index of its own may answer.
+        """
+        ...
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        """The best allowed chunks that match the expression; higher scores are better."""
+        ...
+
+    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk, by its number, has any of the words of a text, or matches an expression."""
         ...
 
     def count_text(self, connection: sa.Connection) -> int: ...
@@ -111,6 +141,10 @@ class Backend(Protocol):
 
     def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
         """The vectors of those of the chunks that have one."""
+        ...
+
+    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        """A chunk's vector, by its number, as part of a query; null where it has none."""
         ...
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:

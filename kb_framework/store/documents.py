@@ -19,7 +19,6 @@ from kb_framework.store.tables import (
     embedding_spaces,
     file_removals,
     now,
-    organizations,
 )
 
 if TYPE_CHECKING:
@@ -35,14 +34,27 @@ class Space:
     index_name: str
 
 
+# Statements of every document that is added, built once.
+_INSERT_DOCUMENT = sa.insert(documents)
+_INSERT_TAGS = sa.insert(document_tags)
+_INSERT_CHUNKS = sa.insert(chunks)
+_NUMBERS = sa.select(chunks.c.id, chunks.c.seq).where(
+    chunks.c.document_id == sa.bindparam("document"),
+    chunks.c.chunk_index.between(sa.bindparam("first"), sa.bindparam("last")),
+)
+_ACTIVE_SPACE = sa.select(embedding_spaces.c.model, embedding_spaces.c.dimensions, embedding_spaces.c.index_name).where(
+    embedding_spaces.c.active
+)
+# How many chunks are written at a time: what is made of them for the indexes takes several times their size.
+_SLICE = 500
+
+
 def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def active_space(tx: Tx) -> Space | None:
-    columns = embedding_spaces.c
-    query = sa.select(columns.model, columns.dimensions, columns.index_name).where(columns.active)
-    row = tx.execute(query).first()
+    row = tx.execute(_ACTIVE_SPACE).first()
     return Space(*row) if row else None
 
 
@@ -80,6 +92,7 @@ def activate_space(tx: Tx, space: Space) -> None:
     if former and former != space:
         drop_space(tx, former)
     tx.execute(sa.update(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name).values(active=True))
+    tx.corpus_changed(everywhere=True)
 
 
 def drop_space(tx: Tx, space: Space) -> None:
@@ -99,12 +112,12 @@ def insert_document(
     """Add a document with its chunks; `values` are columns of `documents`, `vectors` are by content hash."""
     time = now()
     row = {**values, "organization_id": tx.organization_id, "chunk_count": len(pieces), "created_at": time}
-    inserted = tx.execute(sa.insert(documents).values({**row, "updated_at": time, "indexed_at": time}))
+    inserted = tx.execute(_INSERT_DOCUMENT, {**row, "updated_at": time, "indexed_at": time})
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
-    add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
-    numbers = _insert_chunks(tx, document_id, list(enumerate(pieces)), job_id, vectors, space)
-    _add_text(tx, values["title"], zip(numbers, pieces, strict=True))
-    bump_revision(tx)
+    owner = {"organization_id": tx.organization_id, "document_id": document_id}
+    if links := [{**owner, "tag": tag} for tag in dict.fromkeys(tags)]:
+        tx.execute(_INSERT_TAGS, links)
+    _insert_chunks(tx, document_id, values["title"], list(enumerate(pieces)), job_id, vectors, space)
     return document_id
 
 
@@ -140,12 +153,10 @@ def replace_content(
     for number, index, piece in kept:
         values_now = {"chunk_index": index, "metadata": dict(piece.metadata)}
         tx.execute(sa.update(chunks).where(chunks.c.seq == number).values(values_now))
-    added = _insert_chunks(tx, document_id, new, job_id, vectors, space)
-    numbered = [(number, piece) for number, _, piece in kept] + list(zip(added, (piece for _, piece in new), strict=True))
-    _add_text(tx, values["title"], numbered)
+    _add_text(tx, values["title"], [(number, piece) for number, _, piece in kept])
+    _insert_chunks(tx, document_id, values["title"], new, job_id, vectors, space)
     row = {**values, "chunk_count": len(pieces), "updated_at": now(), "indexed_at": now()}
     tx.execute(sa.update(documents).where(documents.c.id == document_id).values(row))
-    bump_revision(tx)
 
 
 def vector_indexes(tx: Tx) -> list[str]:
@@ -155,41 +166,48 @@ def vector_indexes(tx: Tx) -> list[str]:
 def _insert_chunks(
     tx: Tx,
     document_id: int,
+    title: str,
     pieces: Sequence[tuple[int, ChunkText]],
     job_id: str,
     vectors: Mapping[str, bytes],
     space: Space | None,
-) -> list[int]:
-    """Add chunks at their places in the document; their numbers, in the same order."""
-    if not pieces:
-        return []
+) -> None:
+    """Add chunks at their places in the document, with full text and vectors."""
     time = now()
-    rows = [
-        {
-            "id": str(uuid.uuid4()),
-            "organization_id": tx.organization_id,
-            "document_id": document_id,
-            "job_id": job_id,
-            "chunk_index": index,
-            "content": piece.content,
-            "content_hash": content_hash(piece.content),
-            "metadata": dict(piece.metadata),
-            "created_at": time,
-        }
-        for index, piece in pieces
-    ]
-    tx.execute(sa.insert(chunks), rows)
-    found = sa.select(chunks.c.id, chunks.c.seq).where(chunks.c.document_id == document_id)
-    by_id = {row[0]: row[1] for row in tx.execute(found)}
-    numbers = [by_id[row["id"]] for row in rows]
-    if space is not None:
-        embedded = [
-            (number, vectors[row["content_hash"]])
-            for number, row in zip(numbers, rows, strict=True)
-            if row["content_hash"] in vectors
+    for start in range(0, len(pieces), _SLICE):
+        part = pieces[start : start + _SLICE]
+        rows = [
+            {
+                "id": str(uuid.uuid4()),
+                "organization_id": tx.organization_id,
+                "document_id": document_id,
+                "job_id": job_id,
+                "chunk_index": index,
+                "content": piece.content,
+                "content_hash": content_hash(piece.content),
+                "metadata": dict(piece.metadata),
+                "created_at": time,
+            }
+            for index, piece in part
         ]
-        tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
-    return numbers
+        tx.execute(_INSERT_CHUNKS, rows)
+        numbers = _numbers(tx, document_id, rows)
+        _add_text(tx, title, [(number, piece) for number, (_, piece) in zip(numbers, part, strict=True)])
+        if space is not None:
+            embedded = [
+                (number, vectors[row["content_hash"]])
+                for number, row in zip(numbers, rows, strict=True)
+                if row["content_hash"] in vectors
+            ]
+            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
+
+
+def _numbers(tx: Tx, document_id: int, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The numbers that the rows were given, in their order."""
+    first, last = rows[0]["chunk_index"], rows[-1]["chunk_index"]
+    found = tx.execute(_NUMBERS, {"document": document_id, "first": first, "last": last})
+    by_id = {row[0]: row[1] for row in found}
+    return [by_id[row["id"]] for row in rows]
 
 
 def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> None:
@@ -224,7 +242,6 @@ def insert_archived(
         if space is not None and row["content_hash"] in vectors:
             vector = [(number, vectors[row["content_hash"]])]
             tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, vector)
-    bump_revision(tx)
     return document_id
 
 
@@ -249,7 +266,19 @@ def delete_documents(tx: Tx, selected: sa.Select) -> None:
     tx.execute(sa.delete(document_tags).where(document_tags.c.document_id.in_(selected)))
     release_files(tx, selected)
     tx.execute(sa.delete(documents).where(documents.c.id.in_(selected)))
-    bump_revision(tx)
+
+
+def delete_chunks(tx: Tx, selected: sa.Select) -> None:
+    """Remove single chunks, by number, with everything derived from them; their documents stay."""
+    numbers = list(tx.connection.scalars(selected))
+    gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, numbers))
+    shrunk = list(tx.connection.scalars(sa.select(chunks.c.document_id).where(among(chunks.c.seq, numbers)).distinct()))
+    tx.backend.remove_text(tx.connection, gone)
+    for name in vector_indexes(tx):
+        tx.backend.remove_vectors(tx.connection, name, gone)
+    tx.execute(sa.delete(chunks).where(among(chunks.c.seq, numbers)))
+    left = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
+    tx.execute(sa.update(documents).where(among(documents.c.id, shrunk)).values(chunk_count=left, updated_at=now()))
 
 
 def release_files(tx: Tx, selected: sa.Select) -> None:
@@ -289,7 +318,6 @@ def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
         numbered = [(number, ChunkText(content, metadata)) for number, content, metadata in tx.execute(query)]
         tx.backend.remove_text(tx.connection, query.with_only_columns(chunks.c.seq))
         _add_text(tx, values["title"], numbered)
-    bump_revision(tx)
 
 
 def has_all_tags(tags: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -299,8 +327,3 @@ def has_all_tags(tags: Sequence[str]) -> sa.ColumnElement[bool]:
         for tag in dict.fromkeys(tags)
     ]
     return sa.and_(*conditions)
-
-
-def bump_revision(tx: Tx) -> None:
-    owner = organizations.c.id == tx.organization_id
-    tx.execute(sa.update(organizations).where(owner).values(revision=organizations.c.revision + 1))

@@ -29,6 +29,9 @@ FIELDS = [
     "finished_at",
 ]
 
+# Written for every document that is added, so built once.
+_INSERT, _INSERT_TYPED = sa.insert(jobs), sa.insert(typed_jobs)
+
 
 def has_job_types(tx: Tx) -> bool:
     """Whether the column exists. Once it does it stays, so the answer is kept."""
@@ -46,10 +49,8 @@ def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
         "created_at": time,
         "finished_at": time,
     } | values
-    if has_job_types(tx):
-        result = tx.execute(sa.insert(typed_jobs).values(row | {"job_type": job_type}))
-    else:
-        result = tx.execute(sa.insert(jobs).values(row))
+    statement, kind = (_INSERT_TYPED, {"job_type": job_type}) if has_job_types(tx) else (_INSERT, {})
+    result = tx.execute(statement, row | kind)
     return result.inserted_primary_key[0]  # type: ignore[index]
 
 

@@ -11,12 +11,18 @@ import sqlalchemy as sa
 
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
-from kb_framework.store import tables
+from kb_framework.store import limits, tables
+from kb_framework.store.documents import add_missing_text
+from kb_framework.store.side import tables as side
+from kb_framework.store.text import ANALYSIS
 
 if TYPE_CHECKING:
     from kb_framework.store.store import Store, Tx
 
 HOST = "host"
+# Counts the ways in which text has been turned into words: a database that was indexed in a former way is indexed anew.
+FULL_TEXT = "full text"
+_BATCH = 1000
 
 
 def create_base(tx: Tx) -> None:
@@ -25,13 +31,37 @@ def create_base(tx: Tx) -> None:
     tx.backend.create_full_text(tx.connection)
 
 
+def index_anew(tx: Tx) -> None:
+    """Make the full text again from documents and chunks."""
+    tx.backend.drop_full_text(tx.connection)
+    tx.backend.create_full_text(tx.connection)
+    after = 0
+    while done := add_missing_text(tx, after, _BATCH):
+        after = done[-1]
+
+
+def create_limits(tx: Tx) -> None:
+    limits.metadata.create_all(tx.connection)
+
+
+def create_side_index(tx: Tx) -> None:
+    """Its tables; and an index that finds documents by path, which filters ask for."""
+    side.metadata.create_all(tx.connection)
+    tx.execute(sa.text("CREATE INDEX documents_by_path ON documents (organization_id, path)"))
+
+
 def create_access(tx: Tx) -> None:
     tables.access_metadata.create_all(tx.connection)
 
 
 Step = tuple[int, str, Callable[["Tx"], None]]
 
-HOST_MIGRATIONS: list[Step] = [(1, "base", create_base), (2, "access", create_access)]
+HOST_MIGRATIONS: list[Step] = [
+    (1, "base", create_base),
+    (2, "limits", create_limits),
+    (3, "side index", create_side_index),
+    (4, "access", create_access),
+]
 
 
 def migrate(
@@ -39,9 +69,10 @@ def migrate(
 ) -> list[str]:
     """Apply what is due; returns `plugin/version name` of each step. A newer database is refused untouched.
 
-    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps must succeed.
+    A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, indexing among them, must
+    succeed.
     """
-    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS}
+    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
     for plugin, migrations in sorted(plugin_steps.items()):
         ordered = sorted(migrations, key=lambda migration: migration.version)
         steps[plugin] = [(m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered]
@@ -58,7 +89,7 @@ def migrate(
                 with tx.savepoint():
                     done += [_apply(tx, plugin, step) for _, step in due]
             except Exception as error:
-                if plugin == HOST:
+                if plugin in {HOST, FULL_TEXT}:
                     raise
                 on_failure(plugin, error)
     return done

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
+
+_CLAUSES = sa.sql.visitors.InternalTraversal.dp_clauseelement_list
 
 
 class JsonValues(ColumnElement[Any]):
@@ -23,3 +25,22 @@ class JsonValues(ColumnElement[Any]):
 def among(column: ColumnElement[Any], values: Iterable[int | str]) -> ColumnElement[bool]:
     """`column IN (values)` for any number of values."""
     return column.op("IN", is_comparison=True, return_type=sa.Boolean())(JsonValues(values))
+
+
+class NewUuid(ColumnElement[Any]):
+    """A random UUID as text, a new one for every row."""
+
+    inherit_cache = True
+    type = sa.Text()
+
+
+class JsonObject(ColumnElement[Any]):
+    """A JSON object made of columns, row by row."""
+
+    inherit_cache = True
+    type = sa.JSON()
+    _traverse_internals = [("names", sa.sql.visitors.InternalTraversal.dp_string_list), ("values", _CLAUSES)]
+
+    def __init__(self, fields: Mapping[str, ColumnElement[Any]]) -> None:
+        self.names = list(fields)
+        self.values = list(fields.values())

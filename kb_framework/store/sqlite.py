@@ -5,19 +5,29 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
+from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.backend import VectorFill
-from kb_framework.store.sql import JsonValues, among
-from kb_framework.store.text import index_text, query_terms
+from kb_framework.store.expression import Expression, Term
+from kb_framework.store.side.changes import Changes
+from kb_framework.store.side.tables import TEXT
+from kb_framework.store.sql import JsonObject, JsonValues, NewUuid
+from kb_framework.store.text import index_fields, phrase_terms, query_terms
+
+if TYPE_CHECKING:
+    from kb_framework.store.side.searching import SideSearch
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -25,6 +35,8 @@ dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 log = logging.getLogger("kb.store")
 
 _READERS = 8
+# How many instructions of its machine SQLite executes between two looks at the clock.
+_STEPS = 10_000
 # How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
 _VEC_SLOTS = 1024
 
@@ -32,6 +44,25 @@ _VEC_SLOTS = 1024
 @compiles(JsonValues, "sqlite")
 def _json_values(element: JsonValues, compiler: Any, **options: Any) -> str:
     return f"(SELECT value FROM json_each({compiler.process(element.document, **options)}))"
+
+
+@compiles(NewUuid, "sqlite")
+def _new_uuid(_: NewUuid, __: Any, **___: Any) -> str:
+    return (
+        "lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' || "
+        "substr('89ab', 1 + (abs(random()) % 4), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))"
+    )
+
+
+@compiles(JsonObject, "sqlite")
+def _json_object(element: JsonObject, compiler: Any, **options: Any) -> str:
+    parts = []
+    for name, value in zip(element.names, element.values, strict=True):
+        shown = compiler.process(value, **options)
+        # SQLite keeps truth as a number.
+        shown = f"json(iif({shown}, 'true', 'false'))" if isinstance(value.type, sa.Boolean) else shown
+        parts.append(f"'{name}', {shown}")
+    return f"json_object({', '.join(parts)})"
 
 
 class SqliteBackend:
@@ -43,6 +74,8 @@ class SqliteBackend:
         self.path = path
         self.vectors_missing: str | None = None
         self.has_job_types = False
+        self.on_written: Callable[[int], None] = lambda _: None
+        self._side = Changes()
         url = sa.URL.create("sqlite", database=str(path))
         options: dict[str, Any] = {"module": dbapi2, "pool_timeout": busy_timeout, "poolclass": sa.QueuePool}
         arguments = {"timeout": busy_timeout, "check_same_thread": False}
@@ -82,38 +115,65 @@ class SqliteBackend:
                 log.warning("sqlite-vec cannot be loaded, so there is no vector search: %s", error)
             self.vectors_missing = str(error)
 
+    @cached_property
+    def _side_search(self) -> SideSearch:
+        # It needs numpy, which only those wait for who search a large organization.
+        from kb_framework.store.side.searching import SideSearch
+
+        return SideSearch(self.side_folder, self.writer)
+
+    @property
+    def side_folder(self) -> Path:
+        return self.path.parent / "side"
+
     def close(self) -> None:
         self.writer.dispose()
         self.reader.dispose()
 
-    def is_busy(self, error: Exception) -> bool:
+    def explain(self, error: BaseException | None) -> KBError | None:
         if isinstance(error, exc.TimeoutError):
-            return True
-        text = str(getattr(error, "orig", error))
-        return isinstance(error, exc.OperationalError) and ("locked" in text or "busy" in text)
+            code, reason = dbapi2.SQLITE_BUSY, ""
+        else:
+            reason = error.orig if isinstance(error, exc.DBAPIError) else None
+            # Extended codes say more in their higher bits.
+            code = getattr(reason, "sqlite_errorcode", 0) & 0xFF
+        if code not in _EXPLANATIONS:
+            return None
+        kind, message, hint = _EXPLANATIONS[code]
+        return kind(message.format(reason=reason), hint=hint)
 
-    def is_damaged(self, error: Exception) -> bool:
-        text = str(getattr(error, "orig", error))
-        return "not a database" in text or "malformed" in text
+    @contextlib.contextmanager
+    def time_limit(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        driver: Any = connection.connection.driver_connection
+        end = time.monotonic() + seconds
+        driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        try:
+            yield
+        finally:
+            driver.set_progress_handler(None, 0)
 
     def begin_plan(self, connection: sa.Connection) -> None:
-        connection.execute(sa.schema.CreateTable(tables.plan_documents, if_not_exists=True))
-        connection.execute(sa.delete(tables.plan_documents))
+        connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
+        connection.execute(sa.delete(tables.plan_items))
 
     # Full text
 
     def create_full_text(self, connection: sa.Connection) -> None:
+        # The words come ready from `index_fields`: the tokenizer only cuts at spaces, and leaves vowel signs and marks in them.
         connection.exec_driver_sql(
             "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1, "
-            "tokenize='unicode61 remove_diacritics 2')"
+            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co'\")"
         )
 
     def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        values = [(seq, index_text(title), index_text(headings), index_text(body)) for seq, title, headings, body in rows]
+        values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
             connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
+            self._side.text_added(connection, values)
+            self.on_written(len(values))
 
     def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
+        self._side.removed(connection, TEXT, chunks)
         connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
 
     def search_text(
@@ -123,19 +183,39 @@ class SqliteBackend:
         allowed: sa.Select,
         limit: int,
         weights: Sequence[float],
+        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
-        terms = [f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text)]
-        if not terms:
-            return []
+        if organization_id is not None and self._side.has(connection, TEXT, organization_id):
+            found = self._side_search.text(connection, organization_id, text, allowed, limit, weights)
+            if found is not None:
+                return found
+        match = _match_any(text)
+        return self._ranked(connection, match, allowed, limit, weights) if match else []
+
+    def _ranked(
+        self, connection: sa.Connection, match: str, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
         rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
         query = (
             sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(" OR ".join(terms)), _fts.c.rowid.in_(allowed))
+            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _UNPUSHED.in_(allowed))
             .order_by(rank, _fts.c.rowid)
             .limit(limit)
         )
         return [(seq, -score) for seq, score in connection.execute(query)]
+
+    def search_expression(
+        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+    ) -> list[tuple[int, float]]:
+        match = _match(expression)
+        return self._ranked(connection, match, allowed, limit, weights) if match else []
+
+    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        match = _match_any(wanted) if isinstance(wanted, str) else _match(wanted)
+        if not match:
+            return sa.false()
+        return chunk.in_(sa.select(_fts.c.rowid).where(sa.literal_column("chunks_fts").op("MATCH")(match)))
 
     def count_text(self, connection: sa.Connection) -> int:
         return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
@@ -158,6 +238,7 @@ class SqliteBackend:
         return None
 
     def drop_full_text(self, connection: sa.Connection) -> None:
+        self._side.forget(connection, TEXT)
         self._drop_virtual(connection, "chunks_fts")
 
     # Vectors
@@ -171,8 +252,10 @@ class SqliteBackend:
         values = [(seq, organization_id, vector) for seq, vector in rows]
         if values:
             connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
+            self._side.vectors_added(connection, index, organization_id, [(seq, vector) for seq, _, vector in values])
 
     def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None:
+        self._side.removed(connection, index, chunks)
         table = sa.table(index, sa.column("rowid"))
         connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
@@ -186,6 +269,12 @@ class SqliteBackend:
         limit: int,
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
+        if self._side.has(connection, index, organization_id):
+            mine = sa.select(tables.chunks.c.seq).where(tables.chunks.c.organization_id == organization_id)
+            within = mine if allowed is None else allowed
+            found = self._side_search.vectors(connection, organization_id, index, vector, within, limit)
+            if found is not None:
+                return found
         table = sa.table(
             index,
             sa.column("rowid"),
@@ -214,9 +303,22 @@ class SqliteBackend:
         return sa.exists().where(indexed.c.rowid == chunk)
 
     def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
-        table = sa.table(index, sa.column("rowid"), sa.column("embedding"))
-        found = connection.execute(sa.select(table.c.rowid, table.c.embedding).where(among(table.c.rowid, chunks)))
-        return {row.rowid: row.embedding for row in found}
+        # vec0 itself would look through the whole table, or for each vector along all that come before it in its chunk.
+        places = f"SELECT rowid, chunk_id, chunk_offset FROM {index}_rowids WHERE rowid IN (SELECT value FROM json_each(?))"
+        by_chunk: dict[int, list[tuple[int, int]]] = {}
+        for number, chunk, offset in connection.exec_driver_sql(places, (json.dumps(list(chunks)),)):
+            by_chunk.setdefault(chunk, []).append((number, offset))
+        found: dict[int, bytes] = {}
+        for chunk, rows in by_chunk.items():
+            read = f"SELECT vectors FROM {index}_vector_chunks00 WHERE rowid = ?"
+            vectors = connection.exec_driver_sql(read, (chunk,)).scalar_one()
+            size = len(vectors) // _VEC_SLOTS
+            found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in rows})
+        return found
+
+    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        table = sa.table(index, sa.column("rowid"), sa.column("embedding", sa.LargeBinary))
+        return sa.select(table.c.embedding).where(table.c.rowid == chunk).scalar_subquery()
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:
         known = f"SELECT 1 FROM chunks WHERE chunks.seq = {index}_rowids.rowid"
@@ -254,6 +356,7 @@ class SqliteBackend:
         )
 
     def drop_vectors(self, connection: sa.Connection, index: str) -> None:
+        self._side.forget(connection, index)
         self._drop_virtual(connection, index)
 
     def _drop_virtual(self, connection: sa.Connection, name: str) -> None:
@@ -276,6 +379,9 @@ class SqliteBackend:
 
     def check(self, connection: sa.Connection) -> list[str]:
         """What SQLite itself finds wrong with the file; nothing when all is well."""
+        # FTS5 checks what this connection last knew of its structure, and calls it corrupt if another has changed it since:
+        # a look at the table makes it read the structure anew.
+        connection.exec_driver_sql("SELECT rowid FROM chunks_fts LIMIT 1").fetchall()
         problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
         orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
         return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
@@ -295,4 +401,59 @@ class SqliteBackend:
         return versions
 
 
+_PERMISSIONS = "check the permissions of the data folder and its files, and whether its disk is mounted read-only"
+# By SQLite's primary result code: the kind of error, what to tell, and what to do.
+_BUSY = (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait")
+_DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "run kb doctor, or restore a backup")
+_EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
+    dbapi2.SQLITE_BUSY: _BUSY,
+    dbapi2.SQLITE_LOCKED: _BUSY,
+    dbapi2.SQLITE_CORRUPT: _DAMAGED,
+    dbapi2.SQLITE_NOTADB: _DAMAGED,
+    dbapi2.SQLITE_FULL: (
+        DiskFull,
+        "the disk is full; nothing was changed",
+        "free some space where the data folder is, and try again",
+    ),
+    dbapi2.SQLITE_READONLY: (
+        StoreUnusable,
+        "the database cannot be written; nothing was changed",
+        _PERMISSIONS,
+    ),
+    dbapi2.SQLITE_CANTOPEN: (
+        StoreUnusable,
+        "the database cannot be opened",
+        _PERMISSIONS,
+    ),
+    dbapi2.SQLITE_IOERR: (
+        StoreUnusable,
+        "the disk failed while the database was read or written; nothing was changed",
+        "check the disk and its quota, then run kb doctor",
+    ),
+}
+
 _fts = sa.table("chunks_fts", sa.column("rowid"))
+# With its sign the rowid is no key to FTS5, which would else match the whole question once for every allowed chunk.
+_UNPUSHED = sa.literal_column("+chunks_fts.rowid", sa.Integer)
+
+
+def _match_any(text: str) -> str:
+    """Any of the words of a text, in FTS5's own language; empty where it has none."""
+    return " OR ".join(f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text))
+
+
+def _match(expression: Expression) -> str:
+    """An expression in FTS5's own language; empty where it wants nothing that is ever indexed."""
+    wanted = [_match_term(term) for term in expression.wanted]
+    if not wanted or not all(wanted):
+        return ""
+    unwanted = " OR ".join(filter(None, map(_match_term, expression.unwanted)))
+    return f"({' AND '.join(wanted)}) NOT ({unwanted})" if unwanted else " AND ".join(wanted)
+
+
+def _match_term(term: Term) -> str:
+    ways = [f'"{" ".join(words)}"{"*" if goes_on else ""}' for words, goes_on in phrase_terms(term.text, term.prefix)]
+    if not ways:
+        return ""
+    either = ways[0] if len(ways) == 1 else f"({' OR '.join(ways)})"
+    return f"{term.field} : {either}" if term.field else either

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
-from kb_framework.errors import Busy, StoreUnusable
+from kb_framework.errors import PluginFailed
 from kb_framework.store.backend import Backend
+from kb_framework.store.tables import organizations
+
+# Whoever changes a row of these changes what a search finds, whichever way the statement was made.
+_CHANGES_CORPUS = re.compile(
+    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts)\b', re.I
+)
+_TX = "kb_tx"
 
 
 class Tx:
@@ -21,6 +29,8 @@ class Tx:
         self.connection = connection
         self.backend = backend
         self.organization_id = organization_id
+        # Whose corpus revision moves at the commit, as a condition on organizations.
+        self._moving: sa.ColumnElement[bool] | None = None
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult:
         return self.connection.execute(statement, parameters)  # type: ignore[return-value]
@@ -38,37 +48,73 @@ class Tx:
         """The condition that a row belongs to this transaction's organization."""
         return table.c.organization_id == self.organization_id
 
+    def corpus_revision(self) -> int:
+        """A number that moves with every change to what the organization's searches may find, in the transaction of the change.
+
+        Two reads that give the same number see the same documents, tags, chunks and indexes. It moves once per writing
+        transaction, at its commit.
+        """
+        return self.scalar(sa.select(organizations.c.revision).where(organizations.c.id == self.organization_id)) or 0
+
+    def corpus_changed(self, *, everywhere: bool = False) -> None:
+        """Move the corpus revision at the commit: of this organization, or of all.
+
+        Changes to documents, tags and chunks are noticed without it. It is for what decides otherwise what a search finds: a
+        plugin's own table, an index made anew.
+        """
+        if everywhere:
+            self._moving = sa.true()
+        elif self._moving is None:
+            self._moving = organizations.c.id == self.organization_id
+
+    def move_revision(self) -> None:
+        """What the store does last in a writing transaction."""
+        if self._moving is not None:
+            self.execute(sa.update(organizations).where(self._moving).values(revision=organizations.c.revision + 1))
+            self._moving = None
+
 
 class Store:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
+        event.listen(backend.writer, "before_cursor_execute", _notice_change)
 
     @contextmanager
-    def read(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
-        """A consistent view. It never takes the write lock."""
-        with self._translated(), self.backend.reader.begin() as connection:
+    def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
+        """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
+        with self._translated(), self.backend.reader.begin() as connection, self._limited(connection, seconds):
             yield Tx(connection, self.backend, organization_id)
 
     @contextmanager
     def write(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
         """All or nothing: it commits at the end, or rolls back on any exception."""
         with self._translated(), self.backend.writer.begin() as connection:
-            yield Tx(connection, self.backend, organization_id)
+            tx = connection.info[_TX] = Tx(connection, self.backend, organization_id)
+            try:
+                yield tx
+                tx.move_revision()
+            finally:
+                del connection.info[_TX]
+
+    def _limited(self, connection: sa.Connection, seconds: float | None) -> AbstractContextManager[None]:
+        return nullcontext() if seconds is None else self.backend.time_limit(connection, seconds)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (exc.OperationalError, exc.TimeoutError) as error:
-            if self.backend.is_busy(error):
-                raise Busy("another process is writing; try again", hint="KB_BUSY_TIMEOUT sets how long to wait") from error
-            raise
-        except exc.DatabaseError as error:
-            if self.backend.is_damaged(error):
-                raise StoreUnusable(
-                    f"the database is damaged: {error.orig}", hint="run kb doctor, or restore a backup"
-                ) from error
-            raise
+        except (exc.DBAPIError, exc.TimeoutError, PluginFailed) as error:
+            # A full disk that a plugin's statement met is no fault of the plugin.
+            known = self.backend.explain(error.__cause__ if isinstance(error, PluginFailed) else error)
+            if known is None:
+                raise
+            raise known from error
 
     def close(self) -> None:
         self.backend.close()
+
+
+def _notice_change(connection: sa.Connection, _: Any, statement: str, *__: Any) -> None:
+    tx = connection.info.get(_TX)
+    if tx is not None and _CHANGES_CORPUS.match(statement):
+        tx.corpus_changed()

@@ -143,11 +143,12 @@ migrations = sa.Table(
     sa.Column("applied_at", Time, nullable=False),
 )
 
-# The documents of the mutation that runs in this transaction; `state` tells which part is being applied.
-plan_documents = sa.Table(
-    "plan_documents",
+# The documents or chunks, by number, of the mutation that runs in this transaction; `state` tells which part is being applied.
+plan_items = sa.Table(
+    "plan_items",
     sa.MetaData(),
-    sa.Column("document_id", BigId, primary_key=True),
+    sa.Column("item", BigId, primary_key=True),
+    sa.Column("document_id", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Integer, nullable=False),
     prefixes=["TEMPORARY"],
 )

@@ -1,46 +1,273 @@
-"""How text becomes words, the same for indexing and for queries, on every engine.
+"""How text becomes the words that are indexed and asked for, the same on every engine.
 
-Korean, Japanese and Chinese are written without (or with too few) spaces for a word tokenizer: their runs are indexed as
-overlapping pairs of characters. Everything else is left to the engine's tokenizer, after Unicode normalisation.
+Everything is normalised (composed or not, full or half width, upper or lower case, accents) and then depends on the script:
+
+- Languages written without (or with too few) spaces, such as Korean, Japanese, Chinese and Thai, are indexed as overlapping
+  pairs of characters.
+- Words of English, and of any text whose language cannot be told, are indexed as their stems.
+- Words of other languages in Latin letters are indexed twice: as they are, and as their stems in that language, which bear a
+  mark. So a question finds them whether or not a language can be told from its few words.
+- A script of one language decides for that language's stems.
+
+The engine's own tokenizer has nothing left to do but cut at spaces. `ANALYSIS` names all this: a database that was indexed
+in another way is indexed anew when it is opened.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-_CJK = (
-    "\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_WORD = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
+import Stemmer
+
+ANALYSIS = 2
 MAX_TERMS = 128
 
+_UNSPACED = (
+    "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+    # Thai, Lao, Burmese, Khmer, with the vowels that are written above and below their letters.
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1050-\u108f\u109a-\u109d\u1780-\u17d3"
+)
+# Not yet composed: half-width kana.
+_HALF_WIDTH = "\uff66-\uff9f"
+# What belongs to a word without being a letter to the regular expression: accents, Hebrew and Arabic points, Indic vowels.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+")
+_WORD = re.compile(f"[{_UNSPACED}]+|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
+_PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]+|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]|[{_MARKS}])+")
+_ASCII_WORD = re.compile("[a-z0-9]+")
+_ACCENT = re.compile("[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670]")
+# Of the private use area, which every tokenizer takes for a letter and no text should contain.
+_STEM = "\ue000"
 
-def normalise(text: str) -> str:
-    """One spelling for what looks the same: composed or not, full or half width."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+_SCRIPTS = {
+    "russian": re.compile("[\u0400-\u052f]"),
+    "greek": re.compile("[\u0370-\u03ff\u1f00-\u1fff]"),
+    "arabic": re.compile("[\u0620-\u06ff]"),
+    "hindi": re.compile("[\u0900-\u097f]"),
+    "tamil": re.compile("[\u0b80-\u0bff]"),
+    "armenian": re.compile("[\u0530-\u058f]"),
+}
+_OTHER_SCRIPT = re.compile("[\u0370-\u1fff]")
+
+# What a text of a language is full of, and no other's; English is here to be told from the others.
+_COMMON = {
+    "english": "the of and to a an in is that for it with as was are be by this on not or from at which have what how do does",
+    "german": "der die das und ist nicht mit ein eine den von zu auf für im dem des sich auch wird sind wie wer wo warum",
+    "french": "le la les et est des une dans que qui pour pas sur au avec ce par plus sont du aux quel quelle où",
+    "spanish": "el los las y es una que en por con del para se no como más su al qué cuál cuándo dónde quién",
+    "italian": "il di che è una per non con sono gli della nel da anche si alla dei delle più cosa quale dove chi",
+    "portuguese": "o os as e é uma que em por com não para do da dos se como mais ao na no são qual onde quem",
+    "dutch": "de het een en van is dat niet op te voor met zijn aan er ook als wordt door wat hoe waar wie",
+    "swedish": "och att det som en är på av för med den till inte om ett har jag kan var vad hur vem när",
+    "danish": "og at det som en er på af for med den til ikke om et har jeg kan var hvad hvordan hvem hvor",
+    "norwegian": "og at det som en er på av for med den til ikke om et har jeg kan var hva hvordan hvem hvor",
+    "finnish": "ja on ei se että oli hän mutta ovat kun myös tai joka mitä mikä missä kuka miten kuinka",
+    "hungarian": "a az és hogy nem is egy van volt meg ez de csak mint már ha mi hol ki mikor hogyan",
+    "romanian": "și în de la cu nu este un pe care din sau mai ce fi sunt al cum unde cine",
+    "turkish": "ve bir bu için ile da de olarak olan daha çok gibi sonra kadar değil ne nasıl nerede kim",
+    "polish": "i w na z się nie że do jest to od jak oraz po dla przez są który co gdzie kto",
+    "czech": "a v na je se že s z do to i jako pro by ale od po které co kde kdo jak",
+    "catalan": "el la els les i és una que en per amb del no com més quin què on qui són",
+    "indonesian": "yang dan di dari untuk dengan ini itu pada adalah tidak ke dalam apa siapa bagaimana mana",
+}
+_CODES = {
+    "english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "portuguese": "pt", "dutch": "nl",
+    "swedish": "sv", "danish": "da", "norwegian": "no", "finnish": "fi", "hungarian": "hu", "romanian": "ro", "turkish": "tr",
+    "polish": "pl", "czech": "cs", "catalan": "ca", "indonesian": "id",
+}  # fmt: skip
+# The scripts that tell a language, or one that is by far the commonest; kana before Han, which Japanese has too.
+_LANGUAGE_OF_SCRIPT = {
+    "ja": re.compile("[\u3041-\u30ff]"),
+    "ko": re.compile("[\u1100-\u11ff\uac00-\ud7ff]"),
+    "zh": re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"),
+    "ru": re.compile("[\u0400-\u052f]"),
+    "el": re.compile("[\u0370-\u03ff\u1f00-\u1fff]"),
+    "th": re.compile("[\u0e01-\u0e4e]"),
+    "ar": re.compile("[\u0620-\u06ff]"),
+    "he": re.compile("[\u05d0-\u05ea]"),
+    "hi": re.compile("[\u0900-\u097f]"),
+}
+_LATIN = frozenset(_CODES.values())
+_LANGUAGES_OF: dict[str, list[str]] = {}
+for _name, _list in _COMMON.items():
+    for _common in _list.split():
+        _LANGUAGES_OF.setdefault(_common, []).append(_name)
+_SAMPLE = 200
 
 
-def index_text(text: str) -> str:
-    """What goes into the full-text index for `text`."""
-    return _CJK_RUN.sub(lambda run: f" {' '.join(_pairs(run.group()))} ", normalise(text))
+def index_fields(fields: Sequence[str]) -> list[str]:
+    """What goes into the full-text index for the fields of one chunk: their words, with spaces between.
+
+    The language is told from all of them together: a title alone is too short.
+    """
+    cut = [_words(field) for field in fields]
+    language = _language(word for words in cut for word in words)
+    return [" ".join(_tokens(words, language)) for words in cut]
 
 
 def query_terms(text: str) -> list[tuple[str, bool]]:
     """The distinct terms of a query, in order, each with whether it stands for any word that begins with it."""
+    words = list(dict.fromkeys(_words(text)))
     terms: dict[tuple[str, bool], None] = {}
-    for word in _WORD.findall(normalise(text).lower()):
-        if not _CJK_RUN.match(word):
-            terms[(word, False)] = None
+    for word in words:
+        if not _RUN.match(word):
+            terms.update({(form, False): None for form in (*_stems([word], "english"), _fold(word))})
         elif len(word) == 1:
             terms[(word, True)] = None
         else:
-            terms.update({(word[i : i + 2], False): None for i in range(len(word) - 1)})
+            terms.update({(pair, False): None for pair in _pairs(word)})
+    terms.update({(form, False): None for form in _marked(words)})
     return list(terms)[:MAX_TERMS]
 
 
+def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]]:
+    """The ways in which these words, one after the other, can stand in the index; none without words.
+
+    With each comes whether its last word stands for any that begins with it: where that is asked for, or where it is a single
+    character of a run.
+    """
+    words = _words(text)
+    plain = [word for word in words if not _RUN.match(word)]
+    forms = [dict(zip(plain, _stems(plain, "english"), strict=True)), {word: _fold(word) for word in plain}]
+    ways = list({tuple(token for word in words for token in _sequence(word, form)): None for form in forms})
+    if not ways[0]:
+        return []
+    if _RUN.match(words[-1]):
+        # What closes a run is not in a text where the run goes on.
+        single = len(words[-1]) == 1
+        return [(list(way if single else way[:-1]), prefix or single) for way in ways]
+    # Of a word that goes on the stem is not known, but this may be the whole word.
+    return [(list(way), prefix and (index > 0 or len(ways) == 1)) for index, way in enumerate(ways)]
+
+
+def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple[int, int, str]]:
+    """Where a text, as it was written, has terms of a query: start, end, and the term."""
+    exact = {term for term, prefix in terms if not prefix}
+    prefixes = tuple(term for term, prefix in terms if prefix)
+    found = list(_PLACE.finditer(text))
+    plain = {place.group(): normalise(place.group()) for place in found}
+    language = _language(plain.values()) or "english"
+    for place in found:
+        word, start = plain[place.group()], place.start()
+        if _RUN.match(word):
+            whole = len(word) != len(place.group())
+            for index, character in enumerate(word):
+                pair = word[index : index + 2]
+                term = pair if pair in exact else character if character in prefixes else None
+                if term is not None:
+                    yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
+            continue
+        forms = {*_stems([word], "english"), _fold(word), *(_STEM + stem for stem in _stems([word], language))}
+        term = next(iter(forms & exact), None) or next((p for p in prefixes if _fold(word).startswith(p)), None)
+        if term is not None:
+            yield start, place.end(), term
+
+
+def language_of(text: str) -> str | None:
+    """The language of a query, as an ISO 639-1 code; None where a few words in Latin letters do not tell."""
+    words = _words(text)
+    if text.isascii():
+        return _CODES.get(_language(words) or "")
+    letters = "".join(words)
+    for language, script in _LANGUAGE_OF_SCRIPT.items():
+        # A question in Korean may be half about something that has an English name.
+        if 5 * len(script.findall(letters)) > len(letters):
+            return language
+    return _CODES.get(_language(words) or "")
+
+
+def in_latin_letters(language: str) -> bool:
+    return language in _LATIN
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word that is indexed is part of text without spaces: one or two of its characters."""
+    return bool(_RUN.match(word))
+
+
+def normalise(text: str) -> str:
+    """One spelling for what looks the same: composed or not, full or half width, upper or lower case."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _words(text: str) -> list[str]:
+    text = normalise(text)
+    return _ASCII_WORD.findall(text) if text.isascii() else _WORD.findall(text)
+
+
+def _tokens(words: list[str], language: str | None) -> list[str]:
+    plain = [word for word in words if not _RUN.match(word)]
+    distinct = list(dict.fromkeys(plain))
+    if language in (None, "english"):
+        forms = dict(zip(distinct, _stems(distinct, "english"), strict=True))
+        if len(plain) == len(words):
+            return [forms[word] for word in words]
+        marked: list[str] = []
+    else:
+        forms = {word: _fold(word) for word in distinct}
+        stems = dict(zip(distinct, _stems(distinct, language), strict=True))
+        # After the words themselves, which phrases need side by side.
+        marked = [_STEM + stems[word] for word in plain]
+    return [token for word in words for token in _sequence(word, forms)] + marked
+
+
+def _sequence(word: str, forms: Mapping[str, str]) -> list[str]:
+    # The last character alone closes a run, so that a one-character query (a prefix) finds it anywhere.
+    return [*_pairs(word), word[-1]] if _RUN.match(word) else [forms[word]]
+
+
 def _pairs(run: str) -> list[str]:
-    # The last character alone closes the run, so that a one-character query (a prefix) finds it anywhere.
-    return [run[i : i + 2] for i in range(len(run) - 1)] + [run[-1]]
+    return [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+def _marked(words: list[str]) -> list[str]:
+    """Stems for texts of other languages than English: of the query's own, or of any where that cannot be told."""
+    language = _language(words)
+    if language == "english":
+        return []
+    plain = [word for word in words if not _RUN.match(word) and not _OTHER_SCRIPT.search(word)]
+    languages = [language] if language else [name for name in _COMMON if name != "english"]
+    return [_STEM + stem for name in languages for stem in _stems(plain, name)]
+
+
+def _stems(words: list[str], language: str) -> list[str]:
+    # Made anew each time, in two microseconds: a stemmer must not be shared by threads.
+    stems = Stemmer.Stemmer(language, 0).stemWords(words)
+    return [
+        stem if word.isascii() else _fold(_in_script(word) if _OTHER_SCRIPT.search(word) else stem)
+        for word, stem in zip(words, stems, strict=True)
+    ]
+
+
+def _in_script(word: str) -> str:
+    name = next((name for name, letters in _SCRIPTS.items() if letters.search(word)), None)
+    return Stemmer.Stemmer(name, 0).stemWord(word) if name else word
+
+
+def _fold(word: str) -> str:
+    """Without accents and points, as people type."""
+    if word.isascii():
+        return word
+    return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", word))) or word
+
+
+def _language(words: Iterable[str]) -> str | None:
+    """Which of the languages in Latin letters this is, by its commonest words; None where they do not tell."""
+    votes: dict[str, int] = {}
+    count = 0
+    for word in islice(words, _SAMPLE):
+        count += 1
+        for language in _LANGUAGES_OF.get(word, ()):
+            votes[language] = votes.get(language, 0) + 1
+    if not votes:
+        return None
+    ranked = sorted(votes.items(), key=lambda vote: -vote[1])
+    language, best = ranked[0]
+    tied = len(ranked) > 1 and ranked[1][1] == best
+    return None if tied or best * 20 < count else language

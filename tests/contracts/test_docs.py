@@ -104,6 +104,14 @@ def test_the_settings_page_shows_toml_and_commands_that_work(kb_home: Path, kb_r
     run_lines(text_of(DOCS / "settings.md"), kb_run)
 
 
+def test_the_commands_of_the_search_page_run_and_it_names_every_field(kb_home: Path, kb_run: Run) -> None:
+    from kb_search.models import SearchIn
+
+    page = text_of(DOCS / "search.md")
+    run_lines(page, kb_run)
+    assert [name for name in SearchIn.model_fields if f"`{name}`" not in page] == []
+
+
 def test_the_readme_fits_one_screen() -> None:
     assert len(text_of(README).splitlines()) <= 72
 
@@ -137,7 +145,9 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     run_lines(guide, kb_run)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/settings.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/search.md", "docs/settings.md"]
+)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):

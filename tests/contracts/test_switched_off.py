@@ -118,6 +118,8 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         "embeddings": (False, True, False),
         "quickstart": (False, True, False),
         "formats": (False, False, False),
+        "knowledge": (True, True, True),
+        "research": (True, True, True),
     }
     assert (bool(paths), bool(commands), bool(tools)) == expected[name]
 

@@ -212,7 +212,7 @@ def test_the_exit_code_is_that_of_the_process(run: Run) -> None:
 # JSON
 
 
-def json_commands(number: int, file: Path) -> dict[str, tuple[str, ...]]:
+def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, ...]]:
     """Every command that prints data, by its name."""
     return {
         "add": ("add", str(file)),
@@ -226,6 +226,8 @@ def json_commands(number: int, file: Path) -> dict[str, tuple[str, ...]]:
         "jobs": ("jobs",),
         "jobs show": ("jobs", "show", "1"),
         "search": ("search", "note"),
+        "open": ("open", f"doc:{number}"),
+        "chunks get": ("chunks", "get", chunk),
         "bulk-tag": ("bulk-tag", "--ids", str(number), "--add", "x", "--yes"),
         "bulk-set-tags": ("bulk-set-tags", "--ids", str(number), "--set", "y", "--yes"),
         "bulk-remove": ("bulk-remove", "--ids", str(number), "--yes"),
@@ -252,10 +254,13 @@ def json_commands(number: int, file: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def test_every_command_that_prints_data_prints_json_when_asked(here: Run, note: Any, tmp_path: Path) -> None:
+def test_every_command_that_prints_data_prints_json_when_asked(
+    server: RunningServer, here: Run, note: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "file.md"
     file.write_text("# A file\n\nfor the JSON of it")
-    for name, arguments in json_commands(note(), file).items():
+    chunk = server.engine.get(f"/documents/{note()}/chunks")["data"][0]["id"]
+    for name, arguments in json_commands(note(), file, chunk).items():
         done = here(*arguments, "--json")
 
         assert done.returncode == 0, f"{name}: {done.stderr}"
@@ -277,7 +282,7 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
     elsewhere = {"serve", "watch", "sync", "import", "restore", "models install", "models list"}
     # A key would close the server that these tests share.
     elsewhere |= {"keys create", "keys list", "keys revoke", "keys rotate", "users remove"}
-    assert own - elsewhere == set(json_commands(1, Path("x")))
+    assert own - elsewhere == set(json_commands(1, Path("x"), ""))
 
 
 def test_json_is_where_one_puts_it(here: Run) -> None:

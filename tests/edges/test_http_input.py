@@ -30,6 +30,7 @@ ROUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/sources/compare"): {"files": [{"source": "/a.md", "size": 1, "modified_ns": 1}]},
     ("POST", "/sources/forget"): {"sources": ["/nowhere.md"]},
     ("POST", "/reindex"): {},
+    ("POST", "/chunks/bulk"): {"chunk_ids": ["6ba7b810-9dad-11d1-80b4-00c04fd430c8"]},
     ("POST", "/bulk/preview"): {"operation": "delete", "document_ids": [999]},
     ("POST", "/bulk/delete"): {"document_ids": [999]},
     ("POST", "/bulk/tags"): {"document_ids": [999], "add": ["a"]},
@@ -38,6 +39,7 @@ ROUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/keys"): {"user": "somebody", "role": "viewer"},
     ("POST", "/organizations"): {"name": "another"},
     ("PUT", "/roles/{name}"): {"permissions": ["documents.read"]},
+    ("POST", "/search/bulk"): {"queries": [{"query": "a"}]},
 }
 NAMES = [f"{method} {path}" for method, path in ROUTES]
 
@@ -56,6 +58,7 @@ SELECTION = {
     "to_id": NOT_NUMBER,
     "force": [*NOT_BOOL, None],
 }
+PLAN = [*NOT_TEXT, "", "nonsense"]
 TRUST = [*NOT_TEXT, "best", ""]
 WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
     ("POST", "/notes"): {
@@ -83,15 +86,31 @@ WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
     },
     ("POST", "/sources/forget"): {"sources": [*NOT_TEXTS, None, []], "force": [*NOT_BOOL, None], "preview": [*NOT_BOOL, None]},
     ("POST", "/reindex"): {"embedder": NOT_TEXT},
+    ("POST", "/chunks/bulk"): {
+        "chunk_ids": [*NOT_TEXTS, None, [], "6ba7b810-9dad-11d1-80b4-00c04fd430c8"],
+        "include_embeddings": [*NOT_BOOL, None],
+        "include_source": [*NOT_BOOL, None],
+    },
     ("POST", "/bulk/preview"): {**SELECTION, "operation": [*NOT_TEXT, None, "nope"]},
-    ("POST", "/bulk/delete"): SELECTION,
-    ("POST", "/bulk/tags"): {**SELECTION, "add": NOT_TEXTS, "remove": NOT_TEXTS},
-    ("POST", "/bulk/set-tags"): {**SELECTION, "new_tags": [*NOT_TEXTS, None]},
+    ("POST", "/bulk/delete"): {**SELECTION, "plan": PLAN},
+    ("POST", "/bulk/tags"): {**SELECTION, "plan": PLAN, "add": NOT_TEXTS, "remove": NOT_TEXTS},
+    ("POST", "/bulk/set-tags"): {**SELECTION, "plan": PLAN, "new_tags": [*NOT_TEXTS, None]},
     ("POST", "/search"): {
         "query": [*NOT_TEXT, None, ""],
         "mode": [*NOT_TEXT, None, "nope"],
         "k": [*NOT_NUMBER, None, 0, 101],
+        "max_tokens": [*NOT_NUMBER, 0],
+        "snippet_chars": [*NOT_NUMBER, None, 0],
+        "cursor": [*NOT_TEXT, "", "x"],
+        "syntax": [*NOT_BOOL, None],
+        "facets": [*NOT_BOOL, None],
+        "tag": NOT_TEXTS,
         "tags": NOT_TEXTS,
+        "tags_match": [*NOT_TEXT, None, "some"],
+        "path_glob": [*NOT_TEXT, ""],
+        "trust_min": TRUST,
+        "media": NOT_TEXTS,
+        "ingested_after": [*NOT_TEXT, "", "soon"],
         "doc_id": NOT_NUMBER,
         "doc_type": NOT_TEXT,
         "lang": NOT_TEXT,
@@ -106,6 +125,7 @@ WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
     },
     ("POST", "/organizations"): {"name": [*NOT_TEXT, None, "", "a\tb"]},
     ("PUT", "/roles/{name}"): {"permissions": [*NOT_TEXTS, None, [], ["nothing"]]},
+    ("POST", "/search/bulk"): {"queries": [None, "a", 1, True, {}, [{"query": "a"}] * 101], "max_tokens": [*NOT_NUMBER, 0]},
 }
 
 # Bodies that no route takes, whatever its fields.
@@ -171,6 +191,9 @@ def require_refused(answer: Any, *, status: int = 400, names: str = "") -> None:
     body = answer.json
     if body.get("schema_version") == "error.v1":
         assert set(body) == {"schema_version", "code", "message", "details", "hint"}
+    elif "success" in body:
+        assert (body["success"], set(body), set(body["error"])) == (False, {"success", "error"}, {"code", "message", "details"})
+        body = body["error"]
     else:
         assert isinstance(body["error"], str)
     assert body["message"].strip()

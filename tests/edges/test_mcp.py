@@ -21,7 +21,7 @@ from kb_framework.testing import Install, Run, RunningServer
 KB = [sys.executable, "-m", "kb_framework"]
 Mode = Literal["auto", "legacy"]
 MODES: list[Mode] = ["auto", "legacy"]
-READ = {"kb_search", "kb_get_document", "kb_list_documents", "kb_tags"}
+READ = {"kb_search", "kb_bulk_search", "kb_get_document", "kb_list_documents", "kb_tags", "kb_get_chunks"}
 WRITE = READ | {"kb_addnote", "kb_upload_start", "kb_upload_append", "kb_upload_finish"}
 CURATE = WRITE | {"kb_bulk_delete", "kb_bulk_tags", "kb_bulk_set_tags"}
 

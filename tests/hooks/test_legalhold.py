@@ -287,7 +287,9 @@ def test_changes_are_logged_while_holds_are_in_force(kb_engine: Engine, kb_home:
     assert logged == [("hold_placed", 1, 1), ("added", 1, 1), ("tags", 2, 1), ("hold_released", 1, 0)]
 
 
-def test_the_log_is_rolled_back_with_the_change_it_tells_of(kb_home: Path, kb_plugin: Install) -> None:
+def test_the_log_is_rolled_back_with_the_change_it_tells_of(
+    kb_home: Path, kb_plugin: Install, caplog: pytest.LogCaptureFixture
+) -> None:
     with connect() as engine:
         held, free = note(engine, "one"), note(engine, "two")
         engine.place_hold([held])
@@ -301,9 +303,10 @@ def test_the_log_is_rolled_back_with_the_change_it_tells_of(kb_home: Path, kb_pl
         "    raise RuntimeError(f'after {seen}')\n",
     )
 
-    with connect() as engine, pytest.raises(EngineError, match="after delete") as failed:
+    with connect() as engine, pytest.raises(EngineError, match="zebra") as failed:
         engine.delete_document(free)
 
+    assert "RuntimeError: after delete" in caplog.text
     assert failed.value.http_status == 503
     assert rows(kb_home, "SELECT * FROM legal_hold_log") == before
     assert rows(kb_home, "SELECT id FROM documents ORDER BY id") == [(held,), (free,)]

@@ -569,3 +569,18 @@ def test_a_document_added_while_a_plan_is_frozen_is_not_part_of_it(plugin, opene
 
     assert result["matched"] == 2
     assert here.titles() == ["late"]
+
+
+def test_an_observer_that_raises_leaves_a_failed_job(plugin, opened) -> None:
+    plugin(
+        "nervous", "from kb_framework import hookimpl\n\n\n@hookimpl\ndef kb_documents_changed(changes):\n    raise ValueError\n"
+    )
+    here = opened()
+    ids = here.add("a", "b", "c")
+
+    error = refused(lambda: here.engine.bulk_delete(document_ids=ids[:2]))
+
+    assert (error.http_status, error.code) == (503, "plugin_failed")
+    assert here.titles() == ["a", "b", "c"]
+    (job,) = here.engine.list_jobs()["data"]
+    assert (job["job_type"], job["status"], job["succeeded"]) == ("bulk_delete", "failed", 0)

@@ -168,10 +168,19 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
         assert [step for step in applied if step[0] != "legalhold"] == [
             ("access", 1),
             ("bulk", 1),
+            ("bulk", 2),
             ("documents", 1),
             ("documents", 2),
+            ("full text", 2),
             ("host", 1),
             ("host", 2),
+            ("host", 3),
+            ("host", 4),
+            ("knowledge", 1),
+            ("knowledge", 2),
+            ("knowledge", 3),
+            ("research", 1),
+            ("search", 1),
         ]
         assert rows(home, "SELECT count(*) FROM organizations") == [(1,)]
         assert rows(home, "PRAGMA journal_mode") == [("wal",)]

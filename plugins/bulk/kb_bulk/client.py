@@ -13,9 +13,13 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     kind = next(kind for kind in plugins.kinds if f"bulk_{kind.name}" == name)
 
     def method(engine: Engine, **parameters: Any) -> dict[str, Any]:
-        return engine.post(f"/bulk/{kind.route_name}", given(**parameters))
+        return engine.post(kind.path, given(**parameters))
 
     return method
+
+
+def get_chunks(engine: Engine, chunk_ids: list[str], **options: Any) -> dict[str, Any]:
+    return engine.post("/chunks/bulk", {"chunk_ids": chunk_ids, **given(**options)})
 
 
 def bulk_preview(engine: Engine, operation: str, **parameters: Any) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_bulk.wording import announcement, describe
 from kb_framework.api import Flag, MutationKind, resolve
 from kb_framework.console import Cli
 from kb_framework.csv import CommaListOrNone, CommaNumbersOrNone
 from kb_framework.errors import ConfigInvalid, PluginFailed, SafetyThresholdExceeded
 from kb_framework.plugins import Plugins
-from kb_framework.selection import check_contributions
+from kb_framework.selection import Selector, check_contributions
 
 _SWITCHES = {
     "force": (["--force", "-f"], "Proceed although the safety threshold is exceeded."),
@@ -27,7 +28,6 @@ def build(plugins: Plugins, name: str) -> Callable[..., int]:
     kind = next((kind for kind in plugins.kinds if kind.command_name == name), None)
     if kind is None:
         raise PluginFailed(f"the command {name!r} cannot be used", hint="kb plugins says why")
-    filters = {item.name: item for item in plugins.filters}
     fields = _operation_flags(kind)
 
     def command(*, force: bool = False, yes: bool = False, cli: Cli, **given: Any) -> int:
@@ -40,7 +40,7 @@ def build(plugins: Plugins, name: str) -> Callable[..., int]:
     options = [
         *(
             option(item.name, _cli_type(_filter_type(item.target)), [item.flag or _flag(item.name)], item.help)
-            for item in filters.values()
+            for item in Selector(plugins).offered(kind.over)
         ),
         *(option(field, _cli_type(type_), [flag], help) for field, (type_, flag, help) in fields.items()),
         *(option(field, bool, names, help, False) for field, (names, help) in _SWITCHES.items()),
@@ -53,47 +53,44 @@ def build(plugins: Plugins, name: str) -> Callable[..., int]:
 
 
 def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], force: bool, yes: bool) -> int:
-    chosen = {item.name: given[item.name] for item in cli.plugins.filters if item.name in given}
+    filters = Selector(cli.plugins).offered(kind.over)
+    chosen = {item.name: given[item.name] for item in filters if item.name in given}
     if not chosen:
-        flags = ", ".join(item.flag or _flag(item.name) for item in cli.plugins.filters)
+        flags = ", ".join(item.flag or _flag(item.name) for item in filters)
         raise ConfigInvalid(f"no selection: give at least one of {flags}")
+    execute = getattr(cli.engine, f"bulk_{kind.name}")
+    asked: dict[str, Any] = given
     if not yes:
         preview = cli.engine.bulk_preview(kind.name, **given)
         count = preview["matched"]
         if not count:
-            cli.result(preview, f"no documents match: {describe(cli.plugins, chosen)}")
+            cli.result(preview, f"no {kind.over} match: {describe(cli.plugins, chosen)}")
             return 0
         if preview["exceeds"] and not force:
             raise SafetyThresholdExceeded(
-                f"this would {kind.verb} {count} of {preview['total']} documents ({preview['percent']}%), "
+                f"this would {kind.verb} {count} of {preview['total']} {kind.over} ({preview['percent']}%), "
                 f"more than the safety threshold of {preview['threshold']}%",
                 hint="--force proceeds all the same",
                 **{name: preview[name] for name in ("matched", "total", "percent", "threshold")},
             )
-        cli.say(f"This will {kind.verb} {count} documents matching: {describe(cli.plugins, chosen)}")
+        cli.say(announcement(cli.plugins, kind, count, chosen))
         if not cli.confirm("Proceed?", "--yes"):
             cli.say("nothing was changed")
             return 1
-    result = getattr(cli.engine, f"bulk_{kind.name}")(**given, **({"force": True} if force else {}))
+        # What was shown is what happens, whatever has changed meanwhile.
+        asked = {"plan": preview["plan"]}
+    result = execute(**asked, **({"force": True} if force else {}))
     if not cli.json and not result["matched"]:
-        cli.print(f"no documents match: {describe(cli.plugins, chosen)}")
+        cli.print(f"no {kind.over} match: {describe(cli.plugins, chosen)}")
         return 0
     cli.result(
         result,
-        f"{result['succeeded']} of {result['matched']} documents done, {result['failed']} failed (job {result['job_id']})",
+        f"{result['succeeded']} of {result['matched']} {kind.over} done, {result['failed']} failed (job {result['job_id']})",
     )
     for item in [] if cli.json else result["errors"][:20]:
-        cli.say(f"document {item['document_id']}: {item['error']}")
+        name = "chunk" if kind.over == "chunks" else "document"
+        cli.say(f"{name} {item[f'{name}_id']}: {item['error']}")
     return 1 if result["failed"] else 0
-
-
-def describe(plugins: Plugins, chosen: dict[str, Any]) -> str:
-    """The filters as a person reads them: `tags=[draft,old] type=note`."""
-    labels = {item.name: (item.flag.lstrip("-") or item.name) for item in plugins.filters}
-    shown = {key: f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value) for key, value in chosen.items()}
-    order = ("tags", "doc_type")
-    names = sorted(shown, key=lambda key: (order.index(key) if key in order else len(order), key))
-    return " ".join(f"{labels[name]}={shown[name]}" for name in names)
 
 
 def _operation_flags(kind: MutationKind) -> dict[str, tuple[Any, str, str]]:

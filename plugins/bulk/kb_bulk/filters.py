@@ -7,16 +7,21 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from pydantic import Field
 
+from kb_framework.store.chunks import has_id
 from kb_framework.store.documents import has_all_tags
 from kb_framework.store.sql import among
 from kb_framework.store.tables import documents
-from kb_framework.validation import Id, Tag, Text
+from kb_framework.validation import ChunkId, Id, Tag, Text
 
 Condition = sa.ColumnElement[Any]
 
 
 def document_ids(value: Annotated[list[Id], Field(min_length=1)]) -> Condition:
     return among(documents.c.id, value)
+
+
+def chunk_ids(value: Annotated[list[ChunkId], Field(min_length=1)]) -> Condition:
+    return has_id(value)
 
 
 def tags(value: Annotated[list[Tag], Field(min_length=1)]) -> Condition:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
+from pydantic.fields import FieldInfo
 
+from kb_bulk.plans import read
 from kb_framework.api import MutationKind, resolve
 from kb_framework.plugins import Plugins
 from kb_framework.selection import Selector
@@ -14,35 +18,90 @@ from kb_framework.validation import Body
 FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
 
 
+PLAN: Any = (
+    Annotated[str | None, Field(description="The plan of a preview: executes exactly that, and once. No other field is needed.")],
+    None,
+)
+
+
+_IDS = {
+    "type": "array",
+    "items": {"type": "string", "format": "uuid"},
+    "minItems": 1,
+    "maxItems": 100,
+    "description": "The ids of chunks.",
+}
+
+
 def operation_fields(kind: MutationKind) -> dict[str, Any]:
     return dict(resolve(kind.target).model_fields)
 
 
 def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
-    """The kind's operation, with the filters as further fields: the parsed body is the operation itself."""
+    """The kind's operation, with the filters as further fields: the parsed body is the operation itself.
+
+    What a body with a plan leaves out comes from the plan; whether the plan is genuine is for the service to say.
+    """
     operation = resolve(kind.target)
-    filters = Selector(plugins).fields()
+    filters = Selector(plugins).fields(kind.over)
     name = "Bulk" + kind.name.title().replace("_", "")
-    return create_model(name, __base__=operation, __doc__=kind.help, **filters, force=FORCE)
+    validators: Any = {"_filled": model_validator(mode="before")(_filled_from_plan)}
+    return create_model(name, __base__=operation, __doc__=kind.help, __validators__=validators, **filters, force=FORCE, plan=PLAN)
+
+
+def _filled_from_plan(cls: type[Any], values: Any) -> Any:
+    if not isinstance(values, dict) or not isinstance(values.get("plan"), str):
+        return values
+    given = {name: value for name, value in values.items() if value is not None}
+    return {**read(values["plan"]).fields, **given}
 
 
 def preview_model(plugins: Plugins) -> type[Any]:
     """Any kind's body, with the kind's name as `operation`; each kind checks its own fields."""
     kinds = [kind for kind in plugins.kinds if kind.bulk]
-    fields: dict[str, Any] = {
-        name: (Annotated[info.annotation | None, Field(description=info.description)], None)
-        for kind in kinds
-        for name, info in operation_fields(kind).items()
-    }
+    own: dict[str, list[FieldInfo]] = {}
+    for kind in kinds:
+        for name, info in operation_fields(kind).items():
+            own.setdefault(name, []).append(info)
+    fields: dict[str, Any] = {name: _any_of(infos) for name, infos in own.items()}
+    for kind in kinds:
+        fields |= Selector(plugins).fields(kind.over)
     operation: Any = Literal[tuple(kind.name for kind in kinds)]  # pyright: ignore[reportInvalidTypeForm]
     return create_model(
         "BulkPreview",
         __base__=Body,
         operation=(operation, ...),
         **fields,
-        **Selector(plugins).fields(),
         force=FORCE,
     )
+
+
+def _any_of(infos: list[FieldInfo]) -> Any:
+    """A field that two kinds may have under the same name, of whatever type."""
+    annotation: Any = functools.reduce(operator.or_, (info.annotation for info in infos))
+    return Annotated[annotation | None, Field(description=infos[0].description)], None
+
+
+class ChunksIn(Body):
+    """Which chunks, by id. What is wrong with the ids is said in this route's own words, by the service."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["chunk_ids"]})
+
+    chunk_ids: Annotated[Any, WithJsonSchema(_IDS)] = None
+    include_embeddings: Annotated[bool, Field(description="Include vector embeddings.")] = False
+    include_source: Annotated[bool, Field(description="Include the job that each chunk came from.")] = False
+
+
+class FoundChunks(BaseModel):
+    chunks: list[dict[str, Any]]
+    found_count: int
+    requested_count: int
+    not_found: list[str]
+
+
+class ChunksFound(BaseModel):
+    success: Literal[True] = True
+    data: FoundChunks
 
 
 class BulkResult(BaseModel):
@@ -60,6 +119,13 @@ class SampleDocument(BaseModel):
     doc_type: str
 
 
+class SampleChunk(BaseModel):
+    id: str
+    document_id: int
+    title: str
+    text: str
+
+
 class Preview(BaseModel):
     operation: str
     matched: int
@@ -67,7 +133,8 @@ class Preview(BaseModel):
     percent: float
     threshold: int
     exceeds: bool
-    sample: list[SampleDocument]
+    sample: list[SampleDocument] | list[SampleChunk]
+    plan: str
 
 
 class ThresholdError(BaseModel):

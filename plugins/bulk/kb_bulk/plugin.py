@@ -10,13 +10,21 @@ from kb_framework.plugins import Plugins
 
 @hookimpl
 def kb_migrations() -> list[api.Migration]:
-    return [api.Migration(1, "job_type", "kb_bulk.migrations:add_job_type")]
+    return [
+        api.Migration(1, "job_type", "kb_bulk.migrations:add_job_type"),
+        api.Migration(2, "plans", "kb_bulk.migrations:create_plans"),
+    ]
+
+
+@hookimpl
+def kb_settings() -> list[api.SettingsSection]:
+    return [api.SettingsSection("bulk", "kb_bulk.settings:BulkSettings")]
 
 
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
-    def named(name: str, flag: str, help: str) -> api.SelectionFilter:
-        return api.SelectionFilter(name, f"kb_bulk.filters:{name}", help=help, flag=flag)
+    def named(name: str, flag: str, help: str, over: api.Over = "documents") -> api.SelectionFilter:
+        return api.SelectionFilter(name, f"kb_bulk.filters:{name}", help=help, flag=flag, over=over)
 
     return [
         named("document_ids", "--ids", "Selects the documents with these ids."),
@@ -24,12 +32,13 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
         named("doc_type", "--type", "Selects documents of this type."),
         named("from_id", "--from-id", "Selects documents with this id or a higher one."),
         named("to_id", "--to-id", "Selects documents with this id or a lower one."),
+        named("chunk_ids", "--chunk-ids", "Selects the chunks with these ids.", over="chunks"),
     ]
 
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("bulk", "kb_bulk.service:BulkService")]
+    return [api.Service("bulk", "kb_bulk.service:BulkService"), api.Service("chunks", "kb_bulk.chunks:ChunksService")]
 
 
 @hookimpl
@@ -39,12 +48,13 @@ def kb_routes() -> list[api.Routes]:
 
 @hookimpl
 def kb_capabilities() -> Mapping[str, bool]:
-    return {"bulk": True}
+    return {"bulk": True, "chunks_by_id": True}
 
 
 @hookimpl
 def kb_commands(plugins: Plugins) -> list[api.Command]:
-    return [
+    get = api.Command("chunks get", "kb_bulk.chunk_commands:get", help="Show chunks by id.", group="Knowledge")
+    return [get] + [
         api.Command(
             kind.command_name,
             "kb_bulk.commands:build",
@@ -60,7 +70,16 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
 
 @hookimpl
 def kb_tools(plugins: Plugins) -> list[api.Tool]:
-    return [
+    get = api.Tool(
+        "kb_get_chunks",
+        "kb_bulk.chunk_tools:get_chunks",
+        "Get chunks",
+        "read",
+        read_only=True,
+        idempotent=True,
+        permission="documents.read",
+    )
+    return [get] + [
         api.Tool(
             kind.tool_name,
             "kb_bulk.tools:build",
@@ -71,6 +90,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             build=True,
             contributed_by=plugins.kinds.plugin_of(kind.name),
             permission=kind.permission,
+            asks=True,
         )
         for kind in plugins.kinds
         if kind.bulk
@@ -86,4 +106,4 @@ def kb_client_methods(plugins: Plugins) -> list[api.ClientMethod]:
         for kind in plugins.kinds
         if kind.bulk
     ]
-    return [*methods, api.ClientMethod("bulk_preview", "kb_bulk.client:bulk_preview")]
+    return [*methods, *(api.ClientMethod(name, f"kb_bulk.client:{name}") for name in ("bulk_preview", "get_chunks"))]

@@ -10,7 +10,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 from litestar.status_codes import HTTP_200_OK
 
-from kb_bulk.models import BulkResult, Preview, ThresholdError, body_model, preview_model
+from kb_bulk.chunks import ChunksService
+from kb_bulk.models import BulkResult, ChunksFound, ChunksIn, Preview, ThresholdError, body_model, preview_model
 from kb_bulk.service import BulkService
 from kb_framework.api import Actor, MutationKind
 from kb_framework.http import Answer
@@ -21,7 +22,19 @@ REFUSED = {409: Answer(ThresholdError, "The safety threshold is exceeded, or a g
 
 def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
     kinds = [kind for kind in plugins.kinds if kind.bulk]
-    return [_preview(plugins), *(_bulk(plugins, kind) for kind in kinds)] if kinds else []
+    return [get_chunks, *([_preview(plugins)] if kinds else []), *(_bulk(plugins, kind) for kind in kinds)]
+
+
+@post(
+    "/chunks/bulk",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    request_max_body_size=2**20,
+    opt={"permission": "documents.read", "errors": "envelope", "failure": "Failed to retrieve chunks"},
+)
+def get_chunks(data: JSONBody[ChunksIn], chunks: NamedDependency[ChunksService], actor: NamedDependency[Actor]) -> ChunksFound:
+    """Chunks by id, up to 100 in one query; ids that are not found are listed."""
+    return chunks.get(data, actor)
 
 
 def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
@@ -37,7 +50,7 @@ def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
         "return": BulkResult,
     }
     opt = {"permission": kind.permission}
-    return post(f"/bulk/{kind.route_name}", sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED, opt=opt)(handler)
+    return post(kind.path, sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED, opt=opt)(handler)
 
 
 def _preview(plugins: Plugins) -> HTTPRouteHandler:

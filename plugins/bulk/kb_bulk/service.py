@@ -6,34 +6,44 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_bulk.models import BulkResult, Preview, SampleDocument, body_model
-from kb_framework.api import Actor
-from kb_framework.mutation import Mutation
+from kb_bulk.models import BulkResult, Preview, body_model
+from kb_bulk.plans import Once, genuine, issue
+from kb_bulk.settings import BulkSettings
+from kb_framework.api import Actor, MutationKind, Over
+from kb_framework.errors import InvalidInput
+from kb_framework.mutation import Mutation, fingerprint
 from kb_framework.plugins import Plugins
-from kb_framework.selection import Selector
+from kb_framework.selection import SCOPES, Selector
 from kb_framework.store.store import Store
-from kb_framework.store.tables import documents
+from kb_framework.store.tables import chunks, documents
 from kb_framework.validation import validate
 
 _SAMPLE = 10
+_SHOWN: dict[Over, list[sa.ColumnElement[Any]]] = {
+    "documents": [documents.c.id, documents.c.title, documents.c.doc_type],
+    "chunks": [chunks.c.id, chunks.c.document_id, documents.c.title, sa.func.substr(chunks.c.content, 1, 200).label("text")],
+}
 
 
 class BulkService:
-    def __init__(self, store: Store, plugins: Plugins, selector: Selector, mutation: Mutation) -> None:
+    def __init__(self, store: Store, plugins: Plugins, selector: Selector, mutation: Mutation, settings: BulkSettings) -> None:
         self._store = store
+        self._plan_seconds = settings.plan_seconds
         self._plugins = plugins
         self._selector = selector
         self._mutation = mutation
 
-    def run(self, kind: str, body: Any, actor: Actor) -> BulkResult:
-        selection = self._selector.given(body)
+    def run(self, name: str, body: Any, actor: Actor) -> BulkResult:
+        kind = self._mutation.kind(name)
+        selection = self._selector.given(body, kind.over)
         result = self._mutation.run(
-            kind,
+            name,
             body,
             self._selector.condition(selection),
             actor,
             selection=selection.filters,
             force=body.force,
+            promise=self._promised(kind, body, actor) if body.plan is not None else None,
         )
         assert result.job_id is not None
         return BulkResult(
@@ -45,18 +55,31 @@ class BulkService:
             errors=result.errors,
         )
 
+    def _promised(self, kind: MutationKind, body: Any, actor: Actor) -> Once:
+        """The plan that a body names, if it is genuine and the rest of the body says the same."""
+        with self._store.read(actor.organization_id) as tx:
+            plan = genuine(tx, body.plan, kind, actor)
+        planned = validate(type(body), plan.fields)
+        for name in type(body).model_fields:
+            if name not in {"plan", "force"} and getattr(body, name) != getattr(planned, name):
+                raise InvalidInput(f"{name}: is not what the plan says", field=name)
+        return Once(plan, kind, actor)
+
     def preview(self, body: Any, actor: Actor) -> Preview:
         """What an operation would touch; its fields are checked as they would be then."""
         kind = self._mutation.kind(body.operation)
         given = body.model_dump(exclude={"operation"}, exclude_none=True)
         operation = validate(body_model(self._plugins, kind), given)
-        selection = self._selector.given(operation)
+        selection = self._selector.given(operation, kind.over)
         where = self._selector.condition(selection)
         with self._store.read(actor.organization_id) as tx:
-            share = self._mutation.share(tx, where, actor, selection.filters)
-            columns = sa.select(documents.c.id, documents.c.title, documents.c.doc_type)
-            few = self._mutation.narrowed(tx, columns, where, actor, selection.filters).order_by(documents.c.id)
-            sample = [SampleDocument.model_validate(row) for row in tx.rows(few.limit(_SAMPLE))]
+            key = SCOPES[kind.over].key
+            matching = self._mutation.matching(tx, kind, [key], where, actor, selection.filters).order_by(key)
+            found = fingerprint(tx, matching)
+            share = self._mutation.share(tx, kind, found.matched)
+            sample = tx.rows(matching.with_only_columns(*_SHOWN[kind.over]).limit(_SAMPLE))
+            fields = operation.model_dump(mode="json", exclude={"force", "plan"}, exclude_none=True)
+            plan = issue(tx, kind, fields, found, actor, self._plan_seconds)
         return Preview(
             operation=kind.name,
             matched=share.matched,
@@ -64,5 +87,6 @@ class BulkService:
             percent=share.percent,
             threshold=share.threshold,
             exceeds=share.exceeds,
-            sample=sample,
+            sample=sample,  # type: ignore[arg-type]
+            plan=plan,
         )

@@ -18,8 +18,9 @@ from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from kb_documents.blocks import AFTER_HEADING_CUT, scan
-from kb_documents.cuts import MAXIMUM, TARGET, TOKEN, Unit, fingerprint, tokens, units, weight
+from kb_documents.cuts import MAXIMUM, TARGET, Unit, fingerprint, units
 from kb_framework.api import ChunkText, Extracted
+from kb_framework.tokens import TOKEN, tokens, weight
 
 _SHORT, _FULL = TARGET
 # A section of so much is worth a chunk of its own; below, sections share one.

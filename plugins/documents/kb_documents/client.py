@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kb_framework.client import Engine, given
@@ -14,6 +15,13 @@ def add_note(engine: Engine, text: str, **fields: Any) -> dict[str, Any]:
 
 def add_file(engine: Engine, filename: str, data: bytes, **fields: Any) -> dict[str, Any]:
     return engine.upload("/documents", filename, data, given(**fields))
+
+
+def add_files(engine: Engine, files: Sequence[tuple[str, bytes, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Each file's name, content and fields; for each either its `response` or its `error`."""
+    parts = [("files", name, data) for name, data, _ in files]
+    fields = json.dumps([given(**fields) for _, _, fields in files])
+    return engine.upload_files("/documents/batch", parts, {"fields": fields})["results"]
 
 
 def list_documents(engine: Engine, **params: Any) -> dict[str, Any]:
@@ -62,6 +70,10 @@ def list_jobs(engine: Engine, **params: Any) -> dict[str, Any]:
 
 def get_job(engine: Engine, job_id: int) -> dict[str, Any]:
     return engine.get(f"/jobs/{job_id}")
+
+
+def get_sources(engine: Engine, document_id: int) -> list[dict[str, Any]]:
+    return engine.get(f"/documents/{document_id}/sources")["data"]
 
 
 def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Annotated, Any, Literal
 
@@ -241,4 +242,14 @@ def jobs(
 def show_job(job_id: int, *, cli: Cli) -> None:
     """Show one job: who did what, to how many, with which filter, and what went wrong."""
     job = cli.engine.get_job(job_id)
-    cli.result(job, pairs(job))
+    if cli.json or job["matched"] is None:
+        cli.result(job, pairs(job))
+        return
+    # A job over a selection keeps its filter where others keep a file's name, and a list of errors instead of a sentence.
+    errors = json.loads(job["error"] or "[]")
+    told = {"filename": "filter", "user_id": "by"}
+    cli.print(pairs({told.get(name, name): job[name] for name in job if name not in {"error", "document_id"}}))
+    if errors:
+        columns = list(errors[0])
+        cli.print("")
+        cli.table(errors, [[item[name] for name in columns] for item in errors], columns)

@@ -1,11 +1,4 @@
-"""How long a text is, and where to cut what is too long to stay whole.
-
-The estimate of tokens is `(3 × UTF-8 bytes − characters) / 8`. That makes a quarter token of an ASCII character (English
-prose and Markdown: 0.8 to 1.05 of what a 32,000-word tokenizer counts), 5/8 of an accented, Greek, Cyrillic or Arabic one,
-one token of a Hangul syllable, a kana or a Han character, and 1.4 of an emoji. It needs no model and no regular
-expression, and it is additive: the estimate of a text is the sum over its parts, so nothing is ever counted twice.
-`weight` is eight times the estimate, to stay in integers.
-"""
+"""Where to cut what is too long to stay whole; lengths are in eighths of a token, see `kb_framework.tokens`."""
 
 from __future__ import annotations
 
@@ -18,8 +11,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from kb_documents.blocks import COMMENT, FENCE, HEADING, PARAGRAPH, TABLE, Block
+from kb_framework.tokens import TOKEN, weight
 
-TOKEN = 8
 TARGET = (200 * TOKEN, 320 * TOKEN)
 MAXIMUM = 512 * TOKEN
 # A fence or a table stays whole up to here: below the maximum, so that the heading or the line above it fits as well.
@@ -51,20 +44,6 @@ class Unit(NamedTuple):
     level: int = 0
     words: str = ""
     header: str = ""
-
-
-def weight(text: str) -> int:
-    if text.isascii():
-        return 2 * len(text)
-    return 3 * len(text.encode("utf-8", "surrogatepass")) - len(text)
-
-
-def token_count(text: str) -> int:
-    return tokens(weight(text))
-
-
-def tokens(weighed: int) -> int:
-    return -(-weighed // TOKEN)
 
 
 def fingerprint(text: str) -> float:

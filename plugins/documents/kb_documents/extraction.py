@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kb_documents.detect import detect
-from kb_documents.worker import receive, send
+from kb_documents.worker import receive, send, send_bytes
 from kb_framework.api import Attachment, Extracted, Extractor, resolve
 from kb_framework.errors import ExtractionFailed, KBError
 from kb_framework.plugins import Plugins
@@ -225,7 +225,8 @@ class _Worker:
 
     def _exchange(self, target: str, data: bytes, name: str) -> tuple[str, Any]:
         assert self._process is not None and self._process.stdin is not None
-        send(self._process.stdin, (target, data, name))
+        send(self._process.stdin, (target, name))
+        send_bytes(self._process.stdin, data)
         settings = self._settings
         return self._receive(4 * settings.max_text_chars + 10 * settings.max_file_bytes + 1_000_000)
 

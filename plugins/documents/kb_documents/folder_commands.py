@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import sys
@@ -14,14 +13,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from kb_documents.folders import INSIDE, File, Listing, list_folder, stat_file
+from kb_documents.folders import INSIDE, LARGE, File, Listing, list_folder, stat_file, together
 from kb_framework.console import STDIN, Cli
 from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput
 
 Flag = Parameter(negative=())
 Force = Annotated[bool, Parameter(name=["--force", "-f"], negative=())]
-_LARGE = 4_000_000
 STATES = ("added", "updated", "unchanged", "failed")
 
 
@@ -231,18 +229,21 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
     outcomes = [{"path": file.shown, "state": "unchanged"} for file in skipped]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
     limit = compared["max_file_bytes"]
-    # Small files go several at a time; of the large ones only one is in memory.
+    # Small files go several at a time; of the large ones only one is under way.
     one_large_file = threading.Lock()
 
-    def send(file: File) -> dict[str, Any]:
-        with one_large_file if file.size > _LARGE else contextlib.nullcontext():
-            return _send_one(cli, file, fields, limit)
+    def send(files: list[File]) -> list[dict[str, Any]]:
+        if files[0].size <= LARGE:
+            return _send_together(cli, files, fields, limit)
+        with one_large_file:
+            return [_send_large(cli, files[0], fields, limit)]
 
     with ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) + 1) as pool:
-        jobs = [pool.submit(send, file) for file in files]
+        jobs = [pool.submit(send, group) for group in together(files, lambda file: file.size)]
         try:
-            with cli.progress(jobs, "adding", as_completed(jobs)) as done:
-                outcomes += [job.result() for job in done]
+            arriving = (item for job in as_completed(jobs) for item in job.result())
+            with cli.progress(files, "adding", arriving) as done:
+                outcomes += done
         except BaseException:
             _cancel(jobs)
             raise
@@ -254,20 +255,69 @@ def _cancel(jobs: Iterable[Future[Any]]) -> None:
         job.cancel()
 
 
-def _send_one(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[str, Any]:
-    if file.size > limit:
-        # Not even read: the engine would refuse it, and it may not fit into memory.
-        return {"path": file.shown, "state": "failed", "reason": f"{file.size} bytes; at most {limit} (KB_MAX_FILE_BYTES)"}
+def _send_together(cli: Cli, files: list[File], fields: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    failed: list[dict[str, Any]] = []
+    read: list[tuple[File, bytes]] = []
+    for file in files:
+        try:
+            data = file.place.read_bytes() if file.place else sys.stdin.buffer.read() if sys.stdin else b""
+        except OSError as error:
+            failed.append(_failed(file, error.strerror or str(error)))
+            continue
+        if len(data) > limit:
+            failed.append(_too_large(file, len(data), limit))
+        else:
+            read.append((file, data))
+    if not read:
+        return failed
     try:
-        data = file.place.read_bytes() if file.place else sys.stdin.buffer.read() if sys.stdin else b""
-        known = {"source": file.source, "modified_ns": file.modified_ns} if file.place else {}
-        added = cli.engine.add_file(Path(file.shown).name, data, path=file.shown, **known, **fields)
-    except OSError as error:
-        return {"path": file.shown, "state": "failed", "reason": error.strerror or str(error)}
+        answers = cli.engine.add_files([(Path(file.shown).name, data, {**_known(file), **fields}) for file, data in read])
     except EngineError as error:
         if error.http_status >= 500:
             raise
-        return {"path": file.shown, "state": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
+        if len(read) > 1:
+            # Something is wrong with one of them; each alone is told so.
+            return failed + [outcome for file, _ in read for outcome in _send_together(cli, [file], fields, limit)]
+        return [*failed, _failed(read[0][0], error.message)]
+    return failed + [_outcome(file, answer) for (file, _), answer in zip(read, answers, strict=True)]
+
+
+def _send_large(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[str, Any]:
+    """Upload a file part by part: it is held in memory once, where it is read, and not by whoever sends it."""
+    if file.size > limit:
+        return _too_large(file, file.size, limit)
+    assert file.place is not None
+    try:
+        upload = cli.engine.start_upload(Path(file.shown).name, **_known(file), **fields)
+        with file.place.open("rb") as content:
+            while part := content.read(LARGE):
+                upload = cli.engine.append_upload(upload["upload_id"], upload["received"], part)
+        return _outcome(file, {"response": cli.engine.finish_upload(upload["upload_id"]), "error": None})
+    except OSError as error:
+        return _failed(file, error.strerror or str(error))
+    except EngineError as error:
+        if error.http_status >= 500:
+            raise
+        return _failed(file, error.message, job_id=error.details.get("job_id"))
+
+
+def _known(file: File) -> dict[str, Any]:
+    source = {"source": file.source, "modified_ns": file.modified_ns} if file.place else {}
+    return {"path": file.shown, **source}
+
+
+def _too_large(file: File, size: int, limit: int) -> dict[str, Any]:
+    return _failed(file, f"{size} bytes; at most {limit} (KB_MAX_FILE_BYTES)")
+
+
+def _failed(file: File, reason: str, **more: Any) -> dict[str, Any]:
+    return {"path": file.shown, "state": "failed", "reason": reason, **more}
+
+
+def _outcome(file: File, answer: dict[str, Any]) -> dict[str, Any]:
+    error, added = answer["error"], answer["response"]
+    if error:
+        return _failed(file, error["message"], job_id=error.get("job_id"))
     outcome = {"path": file.shown, "state": added["status"], "document_id": added["document"]["id"]}
     return outcome | ({"attachments": added["attachments"]} if added["attachments"] else {})
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 IGNORE_FILES = (".gitignore", ".kbignore")
 # Between a file's source and the name of a file inside it.
 INSIDE = "!/"
+# Of files larger than this only one is held in memory.
+LARGE = 4_000_000
+# What is sent, made ready and written together: enough to share the cost of a request and of a commit, few enough that
+# even files which take all the time that reading may take are answered in time.
+_TOGETHER = 8
+_TOGETHER_BYTES = 1_000_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,20 @@ def list_folder(root: Path, include: Sequence[str] = (), exclude: Sequence[str] 
                 listing.unreadable[place.as_posix()] = error.strerror or str(error)
     listing.files.sort(key=lambda file: file.shown)
     return listing
+
+
+def together(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in order, in groups of a bounded number and size; what is larger than that stands alone."""
+    group: list[T] = []
+    total = 0
+    for item in items:
+        if group and (len(group) == _TOGETHER or total + size(item) > _TOGETHER_BYTES):
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size(item)
+    if group:
+        yield group
 
 
 def _spec(patterns: Sequence[str]) -> GitIgnoreSpec | None:

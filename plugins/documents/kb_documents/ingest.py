@@ -1,65 +1,73 @@
-"""From bytes to a searchable document: extract, cut, embed, then write everything in one short transaction."""
+"""From bytes to searchable documents: several are made ready, then written in one short transaction."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import re
+import logging
 import threading
-from collections.abc import Mapping
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from kb_documents.extraction import Extraction
-from kb_documents.folders import INSIDE
-from kb_documents.language import detect as language_of
-from kb_documents.models import FileFields, NoteIn
+from kb_documents.folders import INSIDE, LARGE, together
+from kb_documents.models import FileFields
+from kb_documents.prepare import HOLDS, Incoming, Preparation, Ready
 from kb_documents.sources import take_path
 from kb_documents.tables import sources
-from kb_framework.api import Actor, Attachment, Changes, ChunkText, Extracted, resolve
+from kb_framework.api import Attachment, Changes
 from kb_framework.embedding import Embedding
-from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, ExtractionFailed, KBError, MutationRefused, PayloadTooLarge
+from kb_framework.errors import (
+    Busy,
+    EmbedderUnavailable,
+    ExtractionFailed,
+    KBError,
+    MutationRefused,
+    PayloadTooLarge,
+    StoreUnusable,
+)
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.documents import Space, content_hash, insert_document, release_files, replace_content
+from kb_framework.store.documents import Space, insert_document, release_files, replace_content
 from kb_framework.store.jobs import insert_job
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents, file_removals, jobs, now
+from kb_framework.store.tables import chunks, documents, file_removals, now
 
+log = logging.getLogger("kb.documents")
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    data: bytes
-    filename: str
-    fields: NoteIn | FileFields
-    actor: Actor
-    started: str
-    is_note: bool = False
-    # How many files this one is inside of.
-    depth: int = 0
-
-    @property
-    def content_hash(self) -> str:
-        return hashlib.sha256(self.data).hexdigest()
-
-    @property
-    def source(self) -> str | None:
-        return getattr(self.fields, "source", None)
-
-    @property
-    def path(self) -> str | None:
-        return None if self.is_note else getattr(self.fields, "path", None) or self.filename
-
-
-_LARGE = 4_000_000
-
-# In a document's metadata: how many files its file holds.
-HOLDS = "attachments"
+# Asked for every file, so built once.
+_OF_SOURCE = sa.select(sources.c.document_id, sources.c.content_hash, sources.c.title).where(
+    sources.c.organization_id == sa.bindparam("owner"), sources.c.source == sa.bindparam("place")
+)
+_ELSEWHERE = (
+    sa.select(sources.c.source)
+    .where(
+        sources.c.organization_id == sa.bindparam("owner"),
+        sources.c.document_id == sa.bindparam("document"),
+        sources.c.source != sa.bindparam("place"),
+    )
+    .limit(1)
+)
+_OF_CONTENT = (
+    sa.select(documents.c.id)
+    .where(
+        documents.c.organization_id == sa.bindparam("owner"),
+        documents.c.content_hash == sa.bindparam("digest"),
+        documents.c.path.is_not(None),
+    )
+    .order_by(documents.c.id)
+    .limit(1)
+)
+_FORGET_SOURCE = sa.delete(sources).where(
+    sources.c.organization_id == sa.bindparam("owner"), sources.c.source == sa.bindparam("place")
+)
+_INSERT_SOURCE = sa.insert(sources)
+_KEEP_FILE = sa.delete(file_removals).where(file_removals.c.key == sa.bindparam("stored"))
 
 
 class Outcome(NamedTuple):
@@ -74,17 +82,23 @@ class Known(NamedTuple):
 
     unchanged: int | None = None
     changed: int | None = None
+    # The title that was derived when the source was last read, and the document it led to.
+    source_title: str | None = None
+    source_document: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What the slow part made of a file, before the write lock is taken."""
+@dataclass(slots=True)
+class _Item:
+    """A file on its way: made ready or refused, then written."""
 
-    extracted: Extracted
-    pieces: list[ChunkText]
-    vectors: Mapping[str, bytes]
-    key: str
-    staged: Path
+    incoming: Incoming
+    ready: Ready | None = None
+    error: KBError | None = None
+    outcome: Outcome | None = None
+    key: str = ""
+    staged: Path | None = None
+    # Whether files inside it are still to be added.
+    holds_files: bool = False
 
 
 class Ingest:
@@ -102,208 +116,251 @@ class Ingest:
         self._plugins = plugins
         self._mutation = mutation
         self._embedding = embedding
-        self._settings = host_settings
-        self._extraction = Extraction(plugins, host_settings)
+        self._preparation = Preparation(plugins, embedding, host_settings)
         # A file takes ten times its size while it is read: large ones go one by one.
         self._one_large_file = threading.Lock()
 
     def close(self) -> None:
-        self._extraction.close()
+        self._preparation.close()
 
-    def add(self, incoming: Incoming) -> Outcome:
-        """Add a file, then the files inside it: each is a document of its own, and one that fails fails alone."""
-        with self._one_large_file if len(incoming.data) > _LARGE else contextlib.nullcontext():
-            outcome, extracted = self._add(incoming)
-        if extracted is None and self._holds_files(outcome.document_id, incoming.actor):
-            # The file is there, but were those inside it? They may have been interrupted; what is there is not added twice.
-            extracted = self._extract(incoming)
-        files = extracted.attachments if extracted else ()
+    def add(self, several: Sequence[Incoming]) -> list[Outcome | KBError]:
+        """Add files of one organization, then the files inside them: each is a document of its own, and fails alone."""
+        outcomes: list[Outcome | KBError] = []
+        for group in together(several, lambda incoming: len(incoming.data)):
+            items = [_Item(incoming) for incoming in group]
+            with self._one_large_file if len(group[0].data) > LARGE else contextlib.nullcontext():
+                self._prepare(items)
+                self._write(items)
+            outcomes += [self._with_attachments(item) for item in items]
+        return outcomes
+
+    # The files inside a file
+
+    def _with_attachments(self, item: _Item) -> Outcome | KBError:
+        if item.error or item.outcome is None:
+            assert item.error
+            return item.error
+        if not item.holds_files:
+            return item.outcome
+        incoming = item.incoming
         try:
-            inside = [self._add_attachment(incoming, outcome.document_id, file) for file in files]
-        except BaseException:
-            self._want_again(incoming)
-            raise
-        return outcome._replace(attachments=tuple(inside))
+            # Of a file that is already there, those inside may not be: they may have been interrupted.
+            extracted = item.ready.extracted if item.ready else self._preparation.extract(incoming)
+        except KBError as error:
+            return error
+        item.ready = None
+        inner = [self._inside(incoming, item.outcome.document_id, file) for file in extracted.attachments]
+        inside = tuple(_told(*pair) for pair in zip(inner, self.add(inner), strict=True))
+        self._remember_finished(incoming)
+        return item.outcome._replace(attachments=inside)
 
-    def _holds_files(self, document_id: int, actor: Actor) -> bool:
-        with self._store.read(actor.organization_id) as tx:
-            return HOLDS in tx.scalar(sa.select(documents.c.metadata).where(documents.c.id == document_id))
-
-    def _want_again(self, incoming: Incoming) -> None:
-        """Have the file sent again, although it did not change."""
-        with self._store.write(incoming.actor.organization_id) as tx:
-            tx.execute(sa.update(sources).where(tx.owns(sources), sources.c.source == incoming.source).values(modified_ns=None))
-
-    def _add_attachment(self, outer: Incoming, parent_id: int, file: Attachment) -> dict[str, Any]:
+    def _inside(self, outer: Incoming, parent_id: int, file: Attachment) -> Incoming:
         path = f"{outer.path}/{file.name}"
         source = f"{outer.source}{INSIDE}{file.name}" if outer.source else None
         metadata = {"parent_id": parent_id, "parent_path": outer.path}
         kept = {"tags": outer.fields.tags, "doc_type": outer.fields.doc_type, "trust": outer.fields.trust}
         fields = FileFields(**kept, path=path, source=source, metadata=metadata)
-        inner = Incoming(file.data, PurePosixPath(file.name).name, fields, outer.actor, now(), depth=outer.depth + 1)
-        try:
-            outcome = self.add(inner)
-        except (ExtractionFailed, PayloadTooLarge, MutationRefused) as error:
-            return {"path": path, "status": "failed", "reason": error.message, "job_id": error.details.get("job_id")}
-        return {"path": path, "status": outcome.status, "document_id": outcome.document_id}
-
-    def _add(self, incoming: Incoming) -> tuple[Outcome, Extracted | None]:
-        """Add the content, update the document that came from the same source, or find it already there."""
-        limit = self._settings.max_file_bytes
-        if len(incoming.data) > limit:
-            size = len(incoming.data)
-            message = f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)"
-            raise self._recorded(PayloadTooLarge(message), incoming)
-        with self._store.read(incoming.actor.organization_id) as tx:
-            known = self._known(tx, incoming)
-        if known.unchanged:
-            return self._unchanged(known.unchanged, incoming), None
-        ready = self._prepare(incoming, known)
-        try:
-            with self._store.write(incoming.actor.organization_id) as tx:
-                known = self._known(tx, incoming)
-                if known == Known():
-                    return self._insert(tx, incoming, ready), ready.extracted
-            if known.unchanged:
-                return self._unchanged(known.unchanged, incoming), None
-            assert known.changed is not None
-            return self._replace(known.changed, incoming, ready), ready.extracted
-        finally:
-            ready.staged.unlink(missing_ok=True)
+        return Incoming(file.data, PurePosixPath(file.name).name, fields, outer.actor, now(), depth=outer.depth + 1)
 
     # Before the write
+
+    def _prepare(self, items: Sequence[_Item]) -> None:
+        """Make ready what is not there yet."""
+        organization = items[0].incoming.actor.organization_id
+        with self._store.read(organization) as tx:
+            known = [self._known(tx, item.incoming) for item in items]
+            wanted = [
+                (item, self._hashes(tx, found.changed)) for item, found in zip(items, known, strict=True) if not found.unchanged
+            ]
+        prepared = self._preparation.prepare([(item.incoming, there) for item, there in wanted])
+        for (item, _), made in zip(wanted, prepared, strict=True):
+            if isinstance(made, KBError):
+                item.error = made
+            else:
+                item.ready = made
 
     def _known(self, tx: Tx, incoming: Incoming) -> Known:
         """Notes are not files: two people may note the same."""
         if incoming.is_note:
             return Known()
-        digest = incoming.content_hash
+        owner, digest = tx.organization_id, incoming.content_hash
+        before = (None, None)
         if incoming.source is not None:
-            owner = sa.select(sources.c.document_id, sources.c.content_hash)
-            row = tx.execute(owner.where(tx.owns(sources), sources.c.source == incoming.source)).first()
-            if row is not None and row.content_hash == digest:
-                return Known(unchanged=row.document_id)
-            if row is not None and not self._shared(tx, row.document_id, incoming.source):
-                return Known(changed=row.document_id)
-        same = sa.select(documents.c.id).where(
-            tx.owns(documents), documents.c.content_hash == digest, documents.c.path.is_not(None)
-        )
-        return Known(unchanged=tx.scalar(same.order_by(documents.c.id).limit(1)))
+            row = tx.execute(_OF_SOURCE, {"owner": owner, "place": incoming.source}).first()
+            if row is not None:
+                before = (row.title, row.document_id)
+                if row.content_hash == digest:
+                    return Known(row.document_id, None, *before)
+                # A document that also came from elsewhere stays: a change in one place must not change the other.
+                here = {"owner": owner, "document": row.document_id, "place": incoming.source}
+                if tx.execute(_ELSEWHERE, here).first() is None:
+                    return Known(None, row.document_id, *before)
+        return Known(tx.execute(_OF_CONTENT, {"owner": owner, "digest": digest}).scalar(), None, *before)
 
-    def _shared(self, tx: Tx, document_id: int, source: str) -> bool:
-        """Whether the document also came from elsewhere: then a change in one place must not change the other."""
-        others = sa.select(sources.c.source).where(
-            tx.owns(sources), sources.c.document_id == document_id, sources.c.source != source
-        )
-        return tx.execute(others.limit(1)).first() is not None
-
-    def _prepare(self, incoming: Incoming, known: Known) -> Ready:
-        try:
-            extracted = self._extract(incoming)
-            pieces = self._chunk(extracted)
-            vectors = self._embed(pieces, known, incoming.actor)
-        except KBError as error:
-            raise self._recorded(error, incoming) from error
-        if extracted.attachments:
-            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
-        return Ready(extracted, pieces, vectors, *self._files.stage(incoming.data))
-
-    def _embed(self, pieces: list[ChunkText], known: Known, actor: Actor) -> dict[str, bytes]:
-        """Vectors of the chunks that are new, by content hash; none where another model's vectors are in use."""
-        there = self._hashes(known.changed, actor) if known.changed else set()
-        texts = {content_hash(piece.content): piece.content for piece in pieces}
-        new = {digest: text for digest, text in texts.items() if digest not in there}
-        encoded = self._embedding.encode(list(new.values())) if new else None
-        return dict(zip(new, encoded, strict=True)) if encoded else {}
-
-    def _hashes(self, document_id: int, actor: Actor) -> set[str]:
-        with self._store.read(actor.organization_id) as tx:
-            return set(tx.connection.scalars(sa.select(chunks.c.content_hash).where(chunks.c.document_id == document_id)))
-
-    def _extract(self, incoming: Incoming) -> Extracted:
-        if incoming.is_note:
-            return Extracted(incoming.data.decode(), media="markdown", markdown=True)
-        return self._extraction.extract(incoming.data, incoming.filename, incoming.depth)
-
-    def _chunk(self, extracted: Extracted) -> list[ChunkText]:
-        chunker = self._plugins.chunkers.get(self._settings.chunker)
-        if chunker is None:
-            raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
-        return resolve(chunker.target)(extracted)
+    def _hashes(self, tx: Tx, document_id: int | None) -> set[str]:
+        if document_id is None:
+            return set()
+        return set(tx.connection.scalars(sa.select(chunks.c.content_hash).where(chunks.c.document_id == document_id)))
 
     # The write
 
-    def _insert(self, tx: Tx, incoming: Incoming, ready: Ready) -> Outcome:
-        fields, extracted = incoming.fields, ready.extracted
-        job_id, job_uuid = self._job(tx, incoming)
-        title = fields.title or extracted.title or title_of(extracted.text, incoming.path)
+    def _write(self, items: Sequence[_Item]) -> None:
+        """Write all in one transaction; what changes an existing document is a mutation of its own, after it."""
+        try:
+            for item in items:
+                if item.ready:
+                    self._stage(item)
+            for item, document_id in zip(items, self._settle(items), strict=True):
+                if document_id is not None:
+                    self._replace(document_id, item)
+                elif item.outcome is None and item.error is None:
+                    # What it had in common with another document is gone meanwhile.
+                    self._prepare([item])
+                    self._write([item])
+        finally:
+            for item in items:
+                if item.staged:
+                    item.staged.unlink(missing_ok=True)
+                if item.key and item.outcome is None:
+                    self._take_back(item.key)
+
+    def _stage(self, item: _Item) -> None:
+        try:
+            item.key, item.staged = self._files.stage(item.incoming.data)
+        except StoreUnusable as error:
+            item.ready, item.error = None, error
+
+    def _take_back(self, key: str) -> None:
+        """Remove a file that was published for a document which then could not be committed."""
+        try:
+            # Under the write lock, as whenever a file goes: nobody else is about to refer to it.
+            with self._store.write() as tx:
+                if tx.scalar(sa.select(documents.c.id).where(documents.c.file == key).limit(1)) is None:
+                    self._files.remove(key)
+        except (Busy, StoreUnusable, OSError) as error:
+            log.error("a file that belongs to no document could not be removed: %s: %s", key, error)
+
+    def _settle(self, items: Sequence[_Item]) -> list[int | None]:
+        """Write files; for each the id of the document that it changes instead, if so."""
+        try:
+            with self._store.write(items[0].incoming.actor.organization_id) as tx:
+                return [self._settle_one(tx, item) for item in items]
+        except Exception as error:
+            if len(items) > 1:
+                # One that cannot be written must not take with it those that came before.
+                return [changed for item in items for changed in self._settle([item])]
+            if not isinstance(error, StoreUnusable):
+                raise
+            self._record(items[0], error)
+            return [None]
+
+    def _record(self, item: _Item, error: KBError) -> None:
+        """Say why a file was not written, and keep a failed job that tells of it, where one can be written."""
+        item.outcome, item.error = None, item.error or error
+        try:
+            with self._store.write(item.incoming.actor.organization_id) as tx:
+                self._settle_one(tx, item)
+        except (Busy, StoreUnusable) as second:
+            log.error("the failed job could not be recorded: %s", second)
+
+    def _settle_one(self, tx: Tx, item: _Item) -> int | None:
+        """Write one file, unless it changes a document that is there."""
+        incoming, ready = item.incoming, item.ready
+        item.outcome = None
+        item.holds_files = ready is not None and bool(ready.extracted.attachments)
+        if item.error:
+            item.error.details["job_id"] = self._job(tx, incoming, status="failed", error=item.error.message)
+            return None
+        known = self._known(tx, incoming)
+        if known.unchanged:
+            metadata = sa.select(documents.c.metadata).where(documents.c.id == known.unchanged)
+            item.holds_files = HOLDS in tx.scalar(metadata)
+            self._remember(tx, item, known.unchanged, known)
+            job_id = self._job(tx, incoming, status="duplicate", document_id=known.unchanged)
+            item.outcome = Outcome(known.unchanged, job_id, "unchanged")
+        elif ready and not known.changed:
+            item.outcome = self._insert(tx, item, ready, known)
+        return known.changed if ready else None
+
+    def _insert(self, tx: Tx, item: _Item, ready: Ready, known: Known) -> Outcome:
+        incoming, fields, extracted = item.incoming, item.incoming.fields, ready.extracted
         values = {
             "doc_type": fields.doc_type,
-            "title": title,
+            "title": ready.title,
             "path": incoming.path,
             "media": extracted.media,
-            "lang": fields.lang or language_of(extracted.text),
+            "lang": ready.lang,
             "trust": fields.trust,
             "metadata": {**extracted.metadata, **fields.metadata},
             "content_hash": incoming.content_hash,
             "bytes": len(incoming.data),
-            "file": ready.key,
+            "file": item.key,
         }
         tags = [*extracted.tags, *fields.tags]
-        document_id = insert_document(tx, values, tags, ready.pieces, job_uuid, ready.vectors, self._space(tx, ready))
-        self._finish(tx, incoming, ready, document_id, job_id, title)
+        job = str(uuid.uuid4())
+        document_id = insert_document(tx, values, tags, ready.pieces, job, ready.vectors, self._space(tx, ready))
+        job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
+        self._remember(tx, item, document_id, known, ready.title)
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", incoming.actor, added, 1), tx)
-        # Last, when nothing but the commit can fail any more.
-        self._files.publish(ready.key, ready.staged)
+        self._publish(tx, item)
         return Outcome(document_id, job_id, "added")
 
-    def _replace(self, document_id: int, incoming: Incoming, ready: Ready) -> Outcome:
-        operation = Replace(self, incoming, ready)
-        result = self._mutation.run("replace", operation, documents.c.id == document_id, incoming.actor)
+    def _replace(self, document_id: int, item: _Item) -> None:
+        operation = Replace(self, item)
+        try:
+            result = self._mutation.run("replace", operation, documents.c.id == document_id, item.incoming.actor)
+        except StoreUnusable as error:
+            self._record(item, error)
+            return
         if result.failed or not result.matched:
             reason = result.errors[0]["error"] if result.errors else "the document is withheld"
-            raise self._recorded(MutationRefused(f"not updated: {reason}", document_id=document_id), incoming)
-        return Outcome(document_id, operation.job_id, "updated")
+            item.error = MutationRefused(f"not updated: {reason}", document_id=document_id)
+            self._settle([item])
+        else:
+            item.outcome = Outcome(document_id, operation.job_id, "updated")
 
-    def rewrite(self, tx: Tx, document_id: int, incoming: Incoming, ready: Ready) -> int:
+    def rewrite(self, tx: Tx, document_id: int, item: _Item) -> int:
         """Give the document its new content, inside the mutation's transaction; the job's id. What a person set, stays."""
-        fields, extracted = incoming.fields, ready.extracted
+        incoming, ready, fields = item.incoming, item.ready, item.incoming.fields
+        assert ready is not None
+        extracted = ready.extracted
         old = tx.execute(
             sa.select(documents.c.title, documents.c.metadata, documents.c.file).where(documents.c.id == document_id)
         ).one()
-        derived = tx.scalar(sa.select(sources.c.title).where(tx.owns(sources), sources.c.source == incoming.source))
-        title = fields.title or extracted.title or title_of(extracted.text, incoming.path)
+        known = self._known(tx, incoming)
         values: dict[str, Any] = {
-            "title": title if old.title == derived or fields.title else old.title,
+            "title": ready.title if old.title == known.source_title or fields.title else old.title,
             "path": incoming.path,
             "media": extracted.media,
-            "lang": fields.lang or language_of(extracted.text),
+            "lang": ready.lang,
             "metadata": {**old.metadata, **extracted.metadata, **fields.metadata},
             "content_hash": incoming.content_hash,
             "bytes": len(incoming.data),
-            "file": ready.key,
+            "file": item.key,
         }
-        if old.file != ready.key:
+        if old.file != item.key:
             release_files(tx, sa.select(documents.c.id).where(documents.c.id == document_id))
-        job_id, job_uuid = self._job(tx, incoming)
-        replace_content(tx, document_id, values, ready.pieces, job_uuid, ready.vectors, self._space(tx, ready))
-        self._finish(tx, incoming, ready, document_id, job_id, title)
-        self._files.publish(ready.key, ready.staged)
+        job = str(uuid.uuid4())
+        replace_content(tx, document_id, values, ready.pieces, job, ready.vectors, self._space(tx, ready))
+        job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
+        self._remember(tx, item, document_id, known, ready.title)
+        self._publish(tx, item)
         return job_id
 
-    def _finish(self, tx: Tx, incoming: Incoming, ready: Ready, document_id: int, job_id: int, title: str) -> None:
-        tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
-        self._remember(tx, incoming, document_id, title)
-        tx.execute(sa.delete(file_removals).where(file_removals.c.key == ready.key))
+    def _publish(self, tx: Tx, item: _Item) -> None:
+        """Last, when nothing but the commit can fail any more."""
+        tx.execute(_KEEP_FILE, {"stored": item.key})
+        assert item.staged is not None
+        self._files.publish(item.key, item.staged)
 
-    def _job(self, tx: Tx, incoming: Incoming) -> tuple[int, str]:
-        job_id = self._insert_job(tx, incoming, status="done", succeeded=1, failed=0)
-        return job_id, tx.scalar(sa.select(jobs.c.uuid).where(jobs.c.id == job_id))
-
-    def _insert_job(self, tx: Tx, incoming: Incoming, **values: Any) -> int:
+    def _job(self, tx: Tx, incoming: Incoming, *, status: str = "done", **values: Any) -> int:
+        failed = int(status == "failed")
+        counts = {"matched": 1, "succeeded": 1 - failed, "failed": failed}
         named = incoming.path or incoming.fields.title
-        return insert_job(tx, incoming.actor, "ingest", filename=named, created_at=incoming.started, matched=1, **values)
+        return insert_job(
+            tx, incoming.actor, "ingest", status=status, filename=named, created_at=incoming.started, **counts, **values
+        )
 
     def _space(self, tx: Tx, ready: Ready) -> Space | None:
         try:
@@ -312,61 +369,57 @@ class Ingest:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             return None
 
-    def _remember(self, tx: Tx, incoming: Incoming, document_id: int, title: str | None = None) -> None:
+    def _remember(self, tx: Tx, item: _Item, document_id: int, known: Known, title: str | None = None) -> None:
         """Note where the document came from, so that the file need not be read again while it does not change."""
+        incoming = item.incoming
         if incoming.source is None:
             return
-        here = (tx.owns(sources), sources.c.source == incoming.source)
-        before = tx.execute(sa.select(sources.c.title, sources.c.document_id).where(*here)).first()
-        tx.execute(sa.delete(sources).where(*here))
-        if before is not None and before.document_id != document_id:
-            take_path(tx, before.document_id)
-        fallback = sa.select(documents.c.title).where(documents.c.id == document_id)
+        if known.source_document is not None:
+            tx.execute(_FORGET_SOURCE, {"owner": tx.organization_id, "place": incoming.source})
+            if known.source_document != document_id:
+                take_path(tx, known.source_document)
+        title = title or known.source_title or tx.scalar(sa.select(documents.c.title).where(documents.c.id == document_id))
         row = {
             "organization_id": tx.organization_id,
             "source": incoming.source,
             "document_id": document_id,
             "path": incoming.path,
             "size": len(incoming.data),
-            "modified_ns": getattr(incoming.fields, "modified_ns", None),
+            # Until the files inside it are there as well, whoever lists the folder is asked for it again.
+            "modified_ns": None if item.holds_files else getattr(incoming.fields, "modified_ns", None),
             "content_hash": incoming.content_hash,
-            "title": title or (before.title if before else None) or tx.scalar(fallback),
+            "title": title,
             "seen_at": now(),
         }
-        tx.execute(sa.insert(sources).values(row))
+        tx.execute(_INSERT_SOURCE, row)
 
-    def _unchanged(self, document_id: int, incoming: Incoming) -> Outcome:
-        with self._store.write(incoming.actor.organization_id) as tx:
-            self._remember(tx, incoming, document_id)
-            job_id = self._insert_job(tx, incoming, status="duplicate", document_id=document_id, succeeded=1, failed=0)
-        return Outcome(document_id, job_id, "unchanged")
-
-    def _recorded(self, error: KBError, incoming: Incoming) -> KBError:
-        """The same error, with the failed job that tells of it."""
-        with self._store.write(incoming.actor.organization_id) as tx:
-            job_id = self._insert_job(tx, incoming, status="failed", error=error.message, succeeded=0, failed=1)
-        error.details["job_id"] = job_id
-        return error
+    def _remember_finished(self, incoming: Incoming) -> None:
+        """Note that the files inside are there as well."""
+        modified = getattr(incoming.fields, "modified_ns", None)
+        if incoming.source is not None and modified is not None:
+            with self._store.write(incoming.actor.organization_id) as tx:
+                here = (tx.owns(sources), sources.c.source == incoming.source)
+                tx.execute(sa.update(sources).where(*here).values(modified_ns=modified))
 
 
 class Replace:
     """The mutation that gives one document the content of a changed file."""
 
-    def __init__(self, ingest: Ingest, incoming: Incoming, ready: Ready) -> None:
+    def __init__(self, ingest: Ingest, item: _Item) -> None:
         self._ingest = ingest
-        self._incoming = incoming
-        self._ready = ready
+        self._item = item
         self.job_id = 0
 
     def apply(self, tx: Tx, documents: sa.Select) -> None:
         (document_id,) = tx.connection.scalars(documents)
-        self.job_id = self._ingest.rewrite(tx, document_id, self._incoming, self._ready)
+        self.job_id = self._ingest.rewrite(tx, document_id, self._item)
 
 
-def title_of(text: str, path: str | None) -> str:
-    """A file's name, or a note's first words."""
-    if path:
-        return PurePosixPath(path).name
-    line = next(line for line in text.splitlines() if line.strip())
-    words = re.sub(r"^[#>*\-\s]+", "", line).strip() or line.strip()
-    return words if len(words) <= 80 else words[:79].rstrip() + "…"
+def _told(incoming: Incoming, outcome: Outcome | KBError) -> dict[str, Any]:
+    """What became of a file inside another."""
+    if isinstance(outcome, Outcome):
+        return {"path": incoming.path, "status": outcome.status, "document_id": outcome.document_id}
+    if not isinstance(outcome, ExtractionFailed | PayloadTooLarge | MutationRefused):
+        # Not the file's fault: it is to be sent again.
+        raise outcome
+    return {"path": incoming.path, "status": "failed", "reason": outcome.message, "job_id": outcome.details.get("job_id")}

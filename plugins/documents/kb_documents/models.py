@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kb_framework.paging import PageMeta
 from kb_framework.validation import Body, Id, JsonObject, Tag, Text
@@ -107,6 +107,10 @@ class Job(BaseModel):
 
 
 class Chunk(BaseModel):
+    """A chunk; further fields are those of plugins."""
+
+    model_config = ConfigDict(extra="allow")
+
     id: str
     job_id: str
     chunk_index: int
@@ -122,6 +126,19 @@ class Added(BaseModel):
     status: Literal["added", "updated", "unchanged"] = "added"
     duplicate: bool = False
     attachments: list[dict[str, Any]] = []
+
+
+class AddedItem(BaseModel):
+    """What became of one of several files: an answer, or an error as it would have been answered alone."""
+
+    response: Added | None = None
+    error: dict[str, Any] | None = None
+
+
+class AddedList(BaseModel):
+    """In the order of the files."""
+
+    results: list[AddedItem]
 
 
 class DocumentPage(BaseModel):
@@ -177,6 +194,17 @@ class SourcesIn(Body):
 
     files: list[SourceFile]
     root: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
+
+
+class Source(BaseModel):
+    """A file on somebody's disk that a document was read from, and the path it is known by."""
+
+    source: str
+    path: str
+
+
+class SourceList(BaseModel):
+    data: list[Source]
 
 
 class VanishedSource(BaseModel):

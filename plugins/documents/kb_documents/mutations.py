@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import sqlalchemy as sa
 from pydantic import Field, model_validator
@@ -23,6 +23,8 @@ class Delete(Body):
 
 class ChangeTags(Body):
     """Add and remove tags."""
+
+    keeps_chunks: ClassVar[bool] = True
 
     add: Annotated[list[Tag] | None, Field(description="Tags to add to every selected document.")] = None
     remove: Annotated[list[Tag] | None, Field(description="Tags to remove from every selected document.")] = None
@@ -45,6 +47,8 @@ class ChangeTags(Body):
 class SetTags(Body):
     """Replace all tags."""
 
+    keeps_chunks: ClassVar[bool] = True
+
     new_tags: Annotated[
         list[Tag], Flag("--set"), Field(description="The tags that replace all others; [] clears. `tags` selects.")
     ]
@@ -64,6 +68,8 @@ class SetTags(Body):
 
 class Update(Body):
     """Change fields of a document; absent ones stay."""
+
+    keeps_chunks: ClassVar[bool] = True
 
     title: Title | None = None
     doc_type: DocType | None = None

@@ -141,8 +141,8 @@ def kb_tools() -> list[api.Tool]:
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
     names = (
-        "add_note add_file list_documents get_document get_document_chunks get_file "
+        "add_note add_file add_files list_documents get_document get_document_chunks get_file "
         "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
-        "list_jobs get_job compare_sources forget_sources start_upload append_upload finish_upload"
+        "list_jobs get_job get_sources compare_sources forget_sources start_upload append_upload finish_upload"
     )
     return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 from uuid import UUID
 
 from litestar import Response, delete, get, patch, post, put
@@ -60,6 +61,25 @@ class FileUpload(BaseModel):
         return validate(models.FileFields, values)
 
 
+class FilesUpload(BaseModel):
+    """Several files; `fields` is a JSON array that has an object for each of them, with what to know about it."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    files: list[UploadFile] | UploadFile
+    fields: str | None = None
+
+    def each(self) -> Iterator[tuple[bytes, str, dict[str, Any]]]:
+        files = self.files if isinstance(self.files, list) else [self.files]
+        try:
+            fields = [{} for _ in files] if self.fields is None else json.loads(self.fields)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, list) or len(fields) != len(files) or not all(isinstance(item, dict) for item in fields):
+            raise InvalidInput("fields: must be a JSON array with an object for each file", field="fields")
+        return ((*upload_bytes(file), item) for file, item in zip(files, fields, strict=True))
+
+
 def _answer(added: models.Added) -> Response[models.Added]:
     return Response(added, status_code=HTTP_201_CREATED if added.status == "added" else HTTP_200_OK)
 
@@ -84,6 +104,18 @@ def add_document(
     """Add a file."""
     content, filename = upload_bytes(data.file)
     return _answer(documents.add_file(content, filename, data.fields(), actor))
+
+
+@post(
+    "/documents/batch", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.write", "body": "multipart"}
+)
+def add_documents(
+    data: MultipartBody[FilesUpload],
+    documents: NamedDependency[DocumentsService],
+    actor: NamedDependency[Actor],
+) -> models.AddedList:
+    """Add several files at once; each succeeds or fails by itself."""
+    return models.AddedList(results=documents.add_files(data.each(), actor))
 
 
 @get("/documents", sync_to_thread=True, opt={"permission": "documents.read"})
@@ -220,6 +252,14 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
     return documents.job(job_id, actor)
 
 
+@get("/documents/{document_id:int}/sources", sync_to_thread=True, opt={"permission": "documents.read"})
+def get_sources(
+    document_id: DocumentId, source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+) -> models.SourceList:
+    """The files on somebody's disk that a document was read from."""
+    return source_files.of_document(document_id, actor)
+
+
 @post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read"})
 def compare_sources(
     data: JSONBody[models.SourcesIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
@@ -267,6 +307,7 @@ def finish_upload(
 handlers = [
     add_note,
     add_document,
+    add_documents,
     list_documents,
     get_document,
     get_chunks,
@@ -279,6 +320,7 @@ handlers = [
     merge_tags,
     list_jobs,
     get_job,
+    get_sources,
     compare_sources,
     forget_sources,
     start_upload,

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
 
-from kb_documents.ingest import Incoming, Ingest, Outcome
-from kb_documents.models import Added, Changed, Document, DocumentPatch, FileFields, Job, NoteIn
+from kb_documents.ingest import Ingest, Outcome
+from kb_documents.models import Added, AddedItem, Changed, Document, DocumentPatch, FileFields, Job, NoteIn
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
+from kb_documents.prepare import Incoming
 from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.embedding import Embedding
-from kb_framework.errors import Conflict, InvalidInput, MutationRefused, NotFound
+from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.paging import Page, PageMeta
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
+from kb_framework.store.chunks import chunk_columns, readable
 from kb_framework.store.documents import has_all_tags
 from kb_framework.store.jobs import select_jobs
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals, now
+from kb_framework.validation import validate
 
 log = logging.getLogger("kb.documents")
 
@@ -48,7 +51,11 @@ class DocumentsService:
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
         files.remove_abandoned()
-        self.remove_files()
+        try:
+            self.remove_files()
+        except (Busy, StoreUnusable) as error:
+            # Whoever only wants to read must not be kept from it.
+            log.warning("the files of deleted documents could not be removed and will be tried again: %s", error.message)
 
     def close(self) -> None:
         self._ingest.close()
@@ -56,24 +63,55 @@ class DocumentsService:
     # In
 
     def add_note(self, note: NoteIn, actor: Actor) -> Added:
-        incoming = Incoming(note.text.encode(), "note.md", note, actor, now(), is_note=True)
-        return self._added(self._ingest.add(incoming), actor)
+        return self._add(Incoming(note.text.encode(), "note.md", note, actor, now(), is_note=True))
 
     def add_file(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Added:
-        return self._added(self._ingest.add(Incoming(data, filename, fields, actor, now())), actor)
+        return self._add(Incoming(data, filename, fields, actor, now()))
 
-    def _added(self, outcome: Outcome, actor: Actor) -> Added:
+    def add_files(self, files: Iterable[tuple[bytes, str, dict[str, Any]]], actor: Actor) -> list[AddedItem]:
+        """Add several files, written together; one that is refused is told alone. What is nobody's fault stops all."""
+        read = [self._incoming(*file, actor) for file in files]
+        outcomes = iter(self._ingest.add([item for item in read if isinstance(item, Incoming)]))
+        results = [next(outcomes) if isinstance(item, Incoming) else item for item in read]
+        for result in results:
+            if isinstance(result, KBError) and result.http_status >= 500:
+                raise result
+        added = iter(self._added([result for result in results if isinstance(result, Outcome)], actor))
+        return [
+            AddedItem(response=next(added)) if isinstance(result, Outcome) else AddedItem(error=result.flat())
+            for result in results
+        ]
+
+    def _incoming(self, data: bytes, filename: str, fields: dict[str, Any], actor: Actor) -> Incoming | KBError:
+        try:
+            return Incoming(data, filename, validate(FileFields, fields), actor, now())
+        except InvalidInput as error:
+            return error
+
+    def _add(self, incoming: Incoming) -> Added:
+        (outcome,) = self._ingest.add([incoming])
+        if isinstance(outcome, KBError):
+            raise outcome
+        return self._added([outcome], incoming.actor)[0]
+
+    def _added(self, outcomes: Sequence[Outcome], actor: Actor) -> list[Added]:
         # Whoever adds a document sees what became of it, whatever plugins withhold from then on.
         with self._store.read(actor.organization_id) as tx:
-            document = self._documents(tx, sa.select(documents).where(documents.c.id == outcome.document_id))[0]
-        job = self.job(outcome.job_id, actor)
-        return Added(
-            document=document,
-            job=job,
-            status=outcome.status,
-            duplicate=outcome.status == "unchanged",
-            attachments=list(outcome.attachments),
-        )
+            ids = {outcome.document_id for outcome in outcomes}
+            found = {item.id: item for item in self._documents(tx, sa.select(documents).where(among(documents.c.id, ids)))}
+            made = select_jobs(tx).subquery()
+            numbers = [outcome.job_id for outcome in outcomes]
+            jobs = {row["id"]: row for row in tx.rows(sa.select(made).where(among(made.c.id, numbers)))}
+        return [
+            Added(
+                document=found[outcome.document_id],
+                job=Job.model_validate(jobs[outcome.job_id]),
+                status=outcome.status,
+                duplicate=outcome.status == "unchanged",
+                attachments=list(outcome.attachments),
+            )
+            for outcome in outcomes
+        ]
 
     # Out
 
@@ -112,10 +150,12 @@ class DocumentsService:
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
         self.get(document_id, actor)
-        names = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")
-        query = sa.select(*(chunks.c[name] for name in names)).where(chunks.c.document_id == document_id)
+        query = sa.select(*chunk_columns(self._plugins)).select_from(
+            chunks.join(documents, documents.c.id == chunks.c.document_id)
+        )
         with self._store.read(actor.organization_id) as tx:
-            return [dict(row) for row in tx.rows(query.where(tx.owns(chunks)).order_by(chunks.c.chunk_index))]
+            here = (tx.owns(chunks), chunks.c.document_id == document_id, *readable(self._plugins, actor, tx))
+            return [dict(row) for row in tx.rows(query.where(*here).order_by(chunks.c.chunk_index))]
 
     def file(self, document_id: int, actor: Actor) -> tuple[Path, str]:
         """Where a document's stored file is, and the name to offer it under."""
@@ -230,8 +270,9 @@ class DocumentsService:
     def _remove_file(self, key: str) -> bool:
         try:
             self._files.remove(key)
-        except OSError as error:
-            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, error.strerror)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
             return False
         return True
 

@@ -12,7 +12,7 @@ from kb_documents.models import Added, FileFields, Upload, UploadIn
 from kb_documents.service import DocumentsService
 from kb_documents.tables import uploads
 from kb_framework.api import Actor
-from kb_framework.errors import InvalidInput, NotFound, PayloadTooLarge
+from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
 from kb_framework.settings import HostSettings
 from kb_framework.store.store import Store
 from kb_framework.store.tables import now
@@ -64,7 +64,13 @@ class UploadsService:
         wanted, _ = self._find(upload_id, actor)
         data = self._part(upload_id).read_bytes()
         fields = FileFields(**wanted.model_dump(exclude={"filename"}))
-        added = self._documents.add_file(data, wanted.filename, fields, actor)
+        try:
+            added = self._documents.add_file(data, wanted.filename, fields, actor)
+        except KBError as error:
+            if error.http_status < 500:
+                # Sent again it would be refused again.
+                self._forget([upload_id])
+            raise
         self._forget([upload_id])
         return added
 

@@ -1,7 +1,8 @@
 """A process that reads files for another: whatever a file does to it costs that one file.
 
-It speaks over its standard input and output: each message is eight bytes of length and a pickle. A request is
-`(target, data, name)`; an answer is `("ok", Extracted)`, `("failed", sentence)`, `("memory", "")` or `("error", traceback)`.
+It speaks over its standard input and output: each message is eight bytes of length and as many bytes. A request is two
+messages, the pickle of `(target, name)` and the file as it is; an answer is the pickle of `("ok", Extracted)`,
+`("failed", sentence)`, `("memory", "")` or `("error", traceback)`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _LENGTH = struct.Struct(">Q")
 
 def send(stream: IO[bytes], message: Any) -> None:
     """Write one message."""
-    body = pickle.dumps(message, protocol=5)
+    send_bytes(stream, pickle.dumps(message, protocol=5))
+
+
+def send_bytes(stream: IO[bytes], body: bytes) -> None:
+    """Write one message as it is: a file may be large, and pickled it would be there twice."""
     stream.write(_LENGTH.pack(len(body)))
     stream.write(body)
     stream.flush()
@@ -55,13 +60,17 @@ def main() -> None:
     seconds = float(os.environ.get("KB_EXTRACT_TIMEOUT", "60"))
     memory = int(os.environ.get("KB_EXTRACT_MEMORY_BYTES", "2000000000"))
     longest = int(os.environ.get("KB_MAX_TEXT_CHARS", "20000000"))
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
     send(answers, ("ready", ""))
     while True:
-        target, data, name = pickle.loads(waiting.get())
+        request, data = waiting.get()
+        target, name = pickle.loads(request)
         _alarm(seconds + 10)
-        send(answers, _answer(target, data, name, memory, longest))
+        answer = _answer(target, data, name, memory, longest)
+        del data
+        send(answers, answer)
+        del answer
         _alarm(0)
 
 
@@ -76,11 +85,11 @@ def _private_streams() -> tuple[IO[bytes], IO[bytes]]:
     return requests, answers
 
 
-def _listen(requests: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
+def _listen(requests: IO[bytes], waiting: queue.SimpleQueue[tuple[bytes, bytes]]) -> None:
     # In a thread of its own, so that a worker in the middle of a file notices that nobody waits for it any more.
     try:
         while True:
-            waiting.put(receive(requests))
+            waiting.put((receive(requests), receive(requests)))
     except (EOFError, OSError):
         os._exit(0)
 

@@ -12,6 +12,7 @@ from kb_framework.settings import HostSettings
 class Multilingual:
     model = "multilingual/use-v3-int8"
     dimensions = MULTILINGUAL.dimensions
+    languages = frozenset({"ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"})
 
     def __init__(self, host_settings: HostSettings) -> None:
         self._data_dir = host_settings.data_dir

@@ -28,6 +28,7 @@ _BATCH = 128
 class WordLlama:
     model = "wordllama/l2_supercat_256"
     dimensions = 256
+    languages = frozenset({"en"})
 
     @cached_property
     def _folder(self) -> Path:

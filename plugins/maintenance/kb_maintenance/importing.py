@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Changes, ExportTable, resolve
-from kb_framework.embedding import Embedding
+from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import Busy, EmbedderUnavailable, NotFound, PayloadTooLarge
 from kb_framework.files import Files
 from kb_framework.plugins import Plugins
@@ -230,7 +230,11 @@ class _Run:
         """One transaction for a batch; what is slow comes before it."""
         with self._store.read(actor.organization_id) as tx:
             new = [found for found in compare(tx, _targets(tx), batch) if found.state == "new"]
-        texts = {chunk["content_hash"]: chunk["content"] for found in new for chunk in found.chunks}
+        texts = {
+            chunk["content_hash"]: embedded_text(found.document["title"], chunk["content"], chunk["metadata"])
+            for found in new
+            for chunk in found.chunks
+        }
         vectors = self._encoded(texts)
         staged: dict[str, Path] = {}
         try:

@@ -1,14 +1,21 @@
-"""What search takes and gives."""
+"""What search takes and gives. The models of what it gives are the published wire objects."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from kb_framework.validation import Body, Id, Tag, Text
+from kb_framework.wire import ErrorV1
 
 Mode = Literal["lexical", "vector", "hybrid"]
+Trust = Literal["primary", "secondary", "generated"]
+
+MAX_QUERIES = 100
+_LONGEST_QUERY = 10_000
+_LONGEST_NAME = 1000
 
 
 def _not_blank(text: str) -> str:
@@ -17,22 +24,74 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def parse_time(text: str) -> str:
+    """A date or time as the store writes times. Without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a date or time in ISO 8601, like 2026-01-31 or 2026-01-31T12:00:00Z") from None
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+Query = Annotated[Text, Field(max_length=_LONGEST_QUERY, description="What to look for."), AfterValidator(_not_blank)]
+Name = Annotated[Text, Field(max_length=_LONGEST_NAME)]
+Time = Annotated[Name, AfterValidator(parse_time)]
+Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
 class SearchIn(Body):
-    query: Annotated[Text, Field(max_length=10_000), AfterValidator(_not_blank)]
-    mode: Mode = "hybrid"
-    k: Annotated[int, Field(ge=1, le=100)] = 10
-    snippet_chars: Annotated[int, Field(ge=20, le=5000)] = 300
-    tags: list[Tag] | None = None
+    """A search. Filters are combined with AND; an empty list is no filter."""
+
+    query: Query
+    mode: Annotated[Mode, Field(description="By words, by meaning, or both.")] = "hybrid"
+    k: Annotated[int, Field(ge=1, le=100, description="How many hits at most.")] = 10
+    max_tokens: Annotated[Tokens | None, Field(description="What the answer may cost a model, estimated.")] = None
+    snippet_chars: Annotated[int, Field(ge=20, le=10_000, description="How long a snippet may be.")] = 300
+    cursor: Annotated[Name | None, Field(description="`next_cursor` of the page before; all else must be the same.")] = None
+    trace: Annotated[bool, Field(description="Show how the hits were found.")] = False
+    syntax: Annotated[
+        bool, Field(description='Read the query as `word`, `"a phrase"`, `-word`, `title:word`, `word*`; all must match.')
+    ] = False
+    facets: Annotated[bool, Field(description="Count the matching documents by tag, type, language and media.")] = False
+    tag: Annotated[list[Tag] | None, Field(description="Has any of these tags.")] = None
+    tags: Annotated[list[Tag] | None, Field(description="Has any, or with `tags_match` all, of these tags.")] = None
     tags_match: Literal["any", "all"] = "any"
-    lang: Text | None = None
-    media: list[Text] | None = None
-    doc_id: Id | None = None
-    doc_type: Text | None = None
-    trace: bool = False
+    lang: Annotated[Name | None, Field(description="Is in this language: en, ko, …")] = None
+    path_glob: Annotated[
+        Name | None, Field(description="Its path matches: `src/**`, `*.md`, `notes/2026-??-*.md`.", min_length=1)
+    ] = None
+    trust_min: Annotated[Trust | None, Field(description="Is trusted so far or further: primary, secondary, generated.")] = None
+    media: Annotated[list[Name] | None, Field(description="Is of any of these kinds: markdown, pdf, text/html, …")] = None
+    ingested_after: Annotated[Time | None, Field(description="Was indexed after this time, in ISO 8601.")] = None
+    doc_id: Annotated[Id | None, Field(description="Is this document.")] = None
+    doc_type: Annotated[Name | None, Field(description="Is of this type.")] = None
 
 
-class RetrievalOut(BaseModel):
-    method: str
+# What decides which hits there are and in which order: a cursor is bound to these.
+BOUND = frozenset(SearchIn.model_fields) - {"k", "max_tokens", "snippet_chars", "cursor", "trace", "facets"}
+
+
+class BulkSearchIn(Body):
+    """Searches, each as for `/search`."""
+
+    queries: Annotated[
+        list[Any],
+        Field(description="Searches, each with the fields of `/search`.", json_schema_extra={"maxItems": MAX_QUERIES}),
+    ]
+    max_tokens: Annotated[
+        Tokens | None, Field(description="What the whole answer may cost a model; a chunk's text is then sent once.")
+    ] = None
+
+
+class Wire(BaseModel):
+    """What is sent has exactly these fields; the published schemas say so."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RetrievalOut(Wire):
+    method: Mode
     fusion_score: float | None
     lexical_score: float | None
     vector_score: float | None
@@ -40,30 +99,118 @@ class RetrievalOut(BaseModel):
     vector_rank: int | None
 
 
-class HitOut(BaseModel):
+class HitOut(Wire):
     rank: int
     score: float
-    score_kind: str
+    score_kind: Literal["bm25", "cosine", "fusion"]
     chunk_id: str
     doc_id: int
     doc_path: str | None
     title: str
     heading_path: list[str]
-    snippet: str
+    snippet: Annotated[str | None, Field(description="Null where `snippet_ref` says that it was sent before.")]
     citation: str
     retrieval: RetrievalOut
     tags: list[str]
     doc_type: str
     lang: str | None
     media: str
-    trust: str
+    trust: Trust
     indexed_at: str | None
+    chunk_kind: str | None
+    usage_policy: str | None
+    snippet_ref: Annotated[
+        int | None, Field(description="In a bulk answer with a budget: the index of the result that has this chunk's snippet.")
+    ] = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(handler(self), "snippet_ref")
 
 
-class SearchOut(BaseModel):
-    schema_version: Literal["search_response.v1"] = "search_response.v1"
+class FacetOut(Wire):
+    value: str | None
+    count: int
+
+
+class FacetsOut(Wire):
+    """How many of the matching documents have each value, most frequent first."""
+
+    documents: int
+    tag: list[FacetOut]
+    doc_type: list[FacetOut]
+    lang: list[FacetOut]
+    media: list[FacetOut]
+
+
+class TracedOut(Wire):
+    chunk_id: str
+    rank: int
+    score: float
+
+
+class TraceOut(Wire):
+    """How the hits were found: each retriever's list, the fused one, what was left out and why, and how long it took."""
+
+    lists: dict[str, list[TracedOut]]
+    fusion: list[TracedOut]
+    degraded: dict[str, str]
+    milliseconds: dict[str, float]
+    revision: int
+
+
+class SearchOut(Wire):
+    schema_version: Literal["search_response.v1"]
     hits: list[HitOut]
-    next_cursor: str | None = None
-    truncated: bool = False
-    trace: dict[str, Any] | None = None
-    hint: str | None = None
+    next_cursor: str | None
+    truncated: Annotated[bool, Field(description="Whether `max_tokens` shortened snippets or dropped hits.")]
+    trace: TraceOut | None
+    hint: str | None
+    facets: Annotated[FacetsOut | None, Field(description="Only where they were asked for.")] = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(handler(self), "facets")
+
+
+class BulkSearchItem(Wire):
+    """One search of many: either a response or an error."""
+
+    schema_version: Literal["bulk_search_item.v1"]
+    query: Annotated[Any, Field(description="The search as it was received.")]
+    response: SearchOut | None
+    error: ErrorV1 | None
+
+
+class BulkCounts(Wire):
+    total: int
+    succeeded: int
+    failed: int
+
+
+class BulkSearchOut(Wire):
+    schema_version: Literal["bulk_search_response.v1"]
+    results: list[BulkSearchItem]
+    summary: BulkCounts
+
+
+class BulkSearchSummary(BulkCounts):
+    """What the command line says on standard error after the results of many searches."""
+
+    schema_version: Literal["bulk_search_summary.v1"]
+
+
+class PlaceOut(Wire):
+    """Where a chunk stands."""
+
+    chunk_id: str
+    doc_id: int
+    doc_path: str | None
+    title: str
+    citation: str
+
+
+def _without(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    if fields[name] is None:
+        del fields[name]
+    return fields

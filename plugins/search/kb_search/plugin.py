@@ -9,7 +9,28 @@ from kb_framework import api, hookimpl
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("search", "kb_search.service:SearchService")]
+    return [
+        api.Service("search", "kb_search.service:SearchService"),
+        api.Service("bulk_searching", "kb_search.bulk:BulkSearchService"),
+    ]
+
+
+@hookimpl
+def kb_migrations() -> list[api.Migration]:
+    return [api.Migration(1, "keys", "kb_search.migrations:create_keys")]
+
+
+@hookimpl
+def kb_wire_objects() -> list[api.WireObject]:
+    names = {
+        "search_response.v1": "SearchOut",
+        "bulk_search_item.v1": "BulkSearchItem",
+        "bulk_search_response.v1": "BulkSearchOut",
+        "bulk_search_summary.v1": "BulkSearchSummary",
+        "search_request.v1": "SearchIn",
+        "bulk_search_request.v1": "BulkSearchIn",
+    }
+    return [api.WireObject(name, f"kb_search.models:{model}") for name, model in names.items()]
 
 
 @hookimpl
@@ -29,34 +50,34 @@ def kb_retrievers() -> list[api.Retriever]:
 def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
     from kb_search.fusion import fuse
 
-    return fuse(lists)
+    return fuse(lists, query.limit, query.weights)
 
 
 @hookimpl
 def kb_capabilities() -> Mapping[str, bool]:
-    return {"search": True}
+    return {"search": True, "bulk_search": True}
 
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
-    return [api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search")]
-
-
-@hookimpl
-def kb_tools() -> list[api.Tool]:
+    measuring = "Measure how well search finds known answers."
     return [
-        api.Tool(
-            "kb_search",
-            "kb_search.tools:search",
-            "Search",
-            "read",
-            read_only=True,
-            idempotent=True,
-            permission="documents.read",
-        )
+        api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"),
+        api.Command("open", "kb_search.open_commands:open_hit", help="Open a hit of the last search.", group="Search"),
+        api.Command("eval", "kb_search.eval_commands:evaluate", help=measuring, group="Search"),
     ]
 
 
 @hookimpl
+def kb_tools() -> list[api.Tool]:
+    def tool(name: str, function: str, title: str) -> api.Tool:
+        target = f"kb_search.tools:{function}"
+        return api.Tool(name, target, title, "read", read_only=True, idempotent=True, permission="documents.read")
+
+    return [tool("kb_search", "search", "Search"), tool("kb_bulk_search", "bulk_search", "Search many")]
+
+
+@hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
-    return [api.ClientMethod("search", "kb_search.client:search")]
+    names = ("search", "bulk_search", "find_chunk")
+    return [api.ClientMethod(name, f"kb_search.client:{name}") for name in names]

@@ -7,11 +7,17 @@ import sqlalchemy as sa
 from kb_framework.api import Candidate, RetrievalQuery
 from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable
+from kb_framework.languages import LanguageAdvice
 from kb_framework.store.store import Tx
 from kb_framework.store.tables import chunks, documents
+from kb_framework.store.text import in_latin_letters, language_of
 
 # Title, headings, body.
-_WEIGHTS = (2.0, 1.5, 1.0)
+_WEIGHTS = (2.5, 1.5, 1.0)
+# What vectors count where the embedder does not know the query's language: names and numbers mean the same in any language
+# that is written in Latin letters; of other scripts it sees no more than bytes.
+_UNKNOWN_LATIN = 0.5
+_UNKNOWN_SCRIPT = 0.1
 
 
 def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
@@ -26,7 +32,11 @@ class LexicalRetriever:
     """Full text, by BM25."""
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        found = tx.backend.search_text(tx.connection, query.text, allowed_chunks(query, tx), query.limit, _WEIGHTS)
+        allowed = allowed_chunks(query, tx)
+        if query.expression is not None:
+            found = tx.backend.search_expression(tx.connection, query.expression, allowed, query.limit, _WEIGHTS)
+        else:
+            found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS, tx.organization_id)
         return [Candidate(chunk, score) for chunk, score in found]
 
 
@@ -35,9 +45,21 @@ class VectorRetriever:
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
+        self._advice = LanguageAdvice(embedding)
+
+    def weight(self, query: RetrievalQuery) -> float:
+        language = language_of(query.text)
+        known = self._embedding.languages
+        if language is None or known is None or language in known:
+            return 1.0
+        return _UNKNOWN_LATIN if in_latin_letters(language) else _UNKNOWN_SCRIPT
+
+    def hint(self, query: RetrievalQuery, tx: Tx) -> str | None:
+        # Whoever asks in a language that the model knows is not told of the others.
+        return self._advice.on(tx) if self.weight(query) < 1.0 else None
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        vectors = self._embedding.encode([query.text])
+        vectors = [query.vector] if query.vector else self._embedding.encode([query.text])
         if vectors is None:
             raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
         space = self._embedding.space(tx)

@@ -2,91 +2,236 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Hit, RetrievalQuery
+from kb_framework.errors import KBError, NotFound
+from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval, Retrieved
-from kb_framework.store.documents import has_all_tags
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents
-from kb_search.models import HitOut, RetrievalOut, SearchIn, SearchOut
-from kb_search.snippet import cut_snippet
+from kb_search.budget import Draft, Fitted, cost, fit, unlimited
+from kb_search.cursor import Cursors, search_digest
+from kb_search.facets import count_facets
+from kb_search.filters import condition
+from kb_search.models import FacetsOut, HitOut, PlaceOut, RetrievalOut, SearchIn, SearchOut, TracedOut, TraceOut
+from kb_search.snippet import Matcher
+from kb_search.syntax import parse
+from kb_search.tables import keys
 
+# How many candidates each retriever is asked for. Who pages beyond them gets more, each time so many times as many.
 _POOL = 100
+_GROWTH = 4
+_DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
+# Columns that another plugin's migration may have added to chunks.
+_CURATION = ("chunk_kind", "usage_policy")
+_SCORE_KINDS = {"lexical": "bm25", "vector": "cosine", "hybrid": "fusion"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of hits as they were found, before anything is read about them."""
+
+    wanted: SearchIn
+    found: Retrieved
+    hits: list[Hit]
+    shown_before: int
+    more: bool
+    revision: int
+    digest: bytes
+    matcher: Matcher
+    facets: FacetsOut | None
+    milliseconds: float
 
 
 class SearchService:
-    def __init__(self, store: Store, retrieval: Retrieval) -> None:
+    def __init__(self, store: Store, retrieval: Retrieval, plugins: Plugins) -> None:
         self._store = store
         self._retrieval = retrieval
+        self._plugins = plugins
 
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
-        retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
-        query = RetrievalQuery(wanted.query, actor, max(_POOL, wanted.k), retrievers, purpose, _condition(wanted))
         with self._store.read(actor.organization_id) as tx:
-            found = self._retrieval.search(query, tx)
-            hits = self._hits(tx, found.hits[: wanted.k], wanted)
-        return SearchOut(hits=hits, hint=_hint(found), trace=_trace(found) if wanted.trace else None)
+            page = self.find(tx, wanted, actor, purpose=purpose)
+            (drafts,) = self.drafts(tx, [page])
+            answer = self.answer(tx, page)
+        fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
+        return self.finished(answer, page, fitted)
 
-    def _hits(self, tx: Tx, found: list[Hit], wanted: SearchIn) -> list[HitOut]:
-        rows = self._rows(tx, [hit.chunk for hit in found])
+    def place(self, chunk_id: str, actor: Actor) -> PlaceOut:
+        """Where a chunk stands."""
+        with self._store.read(actor.organization_id) as tx:
+            query = self._rows_query(tx).where(chunks.c.id == chunk_id.lower())
+            found = self._retrieval.narrowed(RetrievalQuery("", actor, 1, ()), tx).condition
+            row = next(iter(tx.rows(query if found is None else query.where(found))), None)
+        if row is None:
+            raise NotFound(f"there is no chunk {chunk_id}")
+        return PlaceOut(
+            chunk_id=row["id"], doc_id=row["document_id"], doc_path=row["path"], title=row["title"], citation=citation(row)
+        )
+
+    # The steps, which a call of many searches takes for all of them together
+
+    def find(
+        self, tx: Tx, wanted: SearchIn, actor: Actor, *, purpose: str = "search", vector: bytes | KBError | None = None
+    ) -> Page:
+        """The hits of a page. A `vector` that is there need not be made; one that could not be made need not be tried."""
+        started = time.perf_counter()
+        revision = tx.corpus_revision()
+        digest = search_digest(wanted, actor.organization_id)
+        before = self._cursors.read(wanted.cursor, revision, digest) if wanted.cursor is not None else 0
+        query = self._query(tx, wanted, actor, purpose)
+        problem = vector if isinstance(vector, KBError) else None
+        if problem is not None and wanted.mode == "vector":
+            raise problem
+        if problem is not None and wanted.mode == "hybrid":
+            query = query._replace(retrievers=("lexical",))
+        elif isinstance(vector, bytes):
+            query = query._replace(vector=vector)
+        found, ranking = self._rank(tx, query, before + wanted.k + 1)
+        if problem is not None and wanted.mode == "hybrid":
+            found.degraded["vector"] = problem.message
+        hits = ranking[before : before + wanted.k]
+        facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
+        spent = round((time.perf_counter() - started) * 1000, 3)
+        more = len(ranking) > before + wanted.k
+        return Page(wanted, found, hits, before, more, revision, digest, Matcher(query.text), facets, spent)
+
+    def drafts(self, tx: Tx, pages: Sequence[Page]) -> list[list[Draft]]:
+        """What is to be said of the hits of all pages, read at once."""
+        numbers = {hit.chunk for page in pages for hit in page.hits}
+        rows = {row["seq"]: row for row in tx.rows(self._rows_query(tx).where(among(chunks.c.seq, numbers)))}
         tags: dict[int, list[str]] = {row["document_id"]: [] for row in rows.values()}
-        links = sa.select(document_tags.c.document_id, document_tags.c.tag)
-        for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags)))):
+        links = sa.select(document_tags.c.document_id, document_tags.c.tag).order_by(document_tags.c.tag)
+        for number, tag in tx.execute(links.where(among(document_tags.c.document_id, tags))):
             tags[number].append(tag)
-        shown = [(hit, rows[hit.chunk]) for hit in found if hit.chunk in rows]
-        return [_hit(rank, hit, row, sorted(tags[row["document_id"]]), wanted) for rank, (hit, row) in enumerate(shown, 1)]
+        return [
+            [
+                _draft(page, rank, hit, rows[hit.chunk], tags[rows[hit.chunk]["document_id"]])
+                for rank, hit in enumerate(page.hits, page.shown_before + 1)
+            ]
+            for page in pages
+        ]
 
-    def _rows(self, tx: Tx, numbers: list[int]) -> dict[int, Mapping[str, Any]]:
-        names = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
+    def answer(self, tx: Tx, page: Page) -> SearchOut:
+        """All of the answer but its hits."""
+        trace = self._trace(tx, page) if page.wanted.trace else None
+        cursor = self._cursors.write(page.shown_before + len(page.hits), page.revision, page.digest) if page.more else None
+        return SearchOut(
+            schema_version="search_response.v1",
+            hits=[],
+            next_cursor=cursor,
+            truncated=False,
+            trace=trace,
+            hint=_hint(page.found),
+            facets=page.facets,
+        )
+
+    def finished(self, answer: SearchOut, page: Page, fitted: Fitted) -> SearchOut:
+        answer.hits = fitted.hits
+        answer.truncated = fitted.truncated
+        if len(fitted.hits) < len(page.hits):
+            answer.next_cursor = self._cursors.write(page.shown_before + len(fitted.hits), page.revision, page.digest)
+        return answer
+
+    def _query(self, tx: Tx, wanted: SearchIn, actor: Actor, purpose: str) -> RetrievalQuery:
+        retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
+        where = condition(wanted, self._plugins, tx)
+        query = RetrievalQuery(wanted.query, actor, _POOL, retrievers, purpose, where)
+        if not wanted.syntax:
+            return query
+        parsed = parse(wanted.query)
+        # Nothing that does not match is found, by meaning neither.
+        matches = tx.backend.matches(parsed.expression, chunks.c.seq)
+        where = matches if where is None else sa.and_(where, matches)
+        return query._replace(text=parsed.words, condition=where, expression=parsed.expression)
+
+    def _rank(self, tx: Tx, query: RetrievalQuery, needed: int) -> tuple[Retrieved, list[Hit]]:
+        """At least so many hits, if there are, in an order that does not depend on how many are needed.
+
+        What fusion makes of a list depends on how long it is. So a longer list only adds behind what shorter ones gave.
+        """
+        ranking: dict[int, Hit] = {}
+        while True:
+            found = self._retrieval.search(query, tx)
+            for hit in found.hits:
+                ranking.setdefault(hit.chunk, hit)
+            if len(ranking) >= needed or all(len(items) < query.limit for items in found.lists.values()):
+                return found, list(ranking.values())
+            query = query._replace(limit=query.limit * _GROWTH)
+
+    def _rows_query(self, tx: Tx) -> sa.Select:
         query = sa.select(
             chunks.c.seq,
             chunks.c.id,
             chunks.c.document_id,
             chunks.c.content,
             chunks.c.metadata,
-            *(documents.c[n] for n in names),
-        ).join(documents, documents.c.id == chunks.c.document_id)
-        return {row["seq"]: row for row in tx.rows(query.where(tx.owns(chunks), among(chunks.c.seq, numbers)))}
+            *(documents.c[name] for name in _DOCUMENT_FIELDS),
+            *(sa.literal_column(f"chunks.{name}").label(name) for name in self._curation),
+        )
+        return query.join(documents, documents.c.id == chunks.c.document_id).where(tx.owns(chunks))
+
+    @cached_property
+    def _curation(self) -> list[str]:
+        with self._store.read() as tx:
+            there = {column["name"] for column in sa.inspect(tx.connection).get_columns(chunks.name)}
+        return [name for name in _CURATION if name in there]
+
+    @cached_property
+    def _cursors(self) -> Cursors:
+        with self._store.read() as tx:
+            return Cursors(bytes.fromhex(tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))))
+
+    def _trace(self, tx: Tx, page: Page) -> TraceOut:
+        found = page.found
+        numbers = {item.chunk for items in (*found.lists.values(), found.hits) for item in items}
+        ids = {row.seq: row.id for row in tx.execute(sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers)))}
+
+        def told(items: Sequence[Any]) -> list[TracedOut]:
+            return [
+                TracedOut(chunk_id=ids[item.chunk], rank=rank, score=item.score)
+                for rank, item in enumerate(items, 1)
+                if item.chunk in ids
+            ]
+
+        return TraceOut(
+            lists={name: told(items) for name, items in found.lists.items()},
+            fusion=told(found.hits),
+            degraded=found.degraded,
+            milliseconds={**found.milliseconds, "total": page.milliseconds},
+            revision=page.revision,
+        )
 
 
-def _condition(wanted: SearchIn) -> sa.ColumnElement[bool] | None:
-    conditions: list[sa.ColumnElement[bool]] = []
-    if wanted.tags:
-        tagged = sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, wanted.tags))
-        conditions.append(has_all_tags(wanted.tags) if wanted.tags_match == "all" else documents.c.id.in_(tagged))
-    if wanted.media is not None:
-        conditions.append(among(documents.c.media, wanted.media))
-    for column, value in (
-        (documents.c.lang, wanted.lang),
-        (documents.c.id, wanted.doc_id),
-        (documents.c.doc_type, wanted.doc_type),
-    ):
-        if value is not None:
-            conditions.append(column == value)
-    return sa.and_(*conditions) if conditions else None
+def envelope(answer: SearchOut) -> int:
+    """What an answer costs beside its hits; what was asked for beside hits is not counted."""
+    return cost(answer.model_copy(update={"hits": [], "trace": None, "facets": None, "next_cursor": "-" * 52}).model_dump())
 
 
-def _hit(rank: int, hit: Hit, row: Mapping[str, Any], tags: list[str], wanted: SearchIn) -> HitOut:
-    hybrid = wanted.mode == "hybrid"
-    return HitOut(
+def _draft(page: Page, rank: int, hit: Hit, row: Mapping[str, Any], tags: list[str]) -> Draft:
+    wanted = page.wanted
+    out = HitOut.model_construct(
         rank=rank,
         score=hit.score,
-        score_kind="fusion" if hybrid else {"lexical": "bm25", "vector": "cosine"}[wanted.mode],
+        score_kind=_SCORE_KINDS[wanted.mode],
         chunk_id=row["id"],
         doc_id=row["document_id"],
         doc_path=row["path"],
         title=row["title"],
         heading_path=list(row["metadata"].get("heading_path") or []),
-        snippet=cut_snippet(row["content"], wanted.query, wanted.snippet_chars),
-        citation=_citation(row),
-        retrieval=RetrievalOut(
+        snippet=None,
+        citation=citation(row),
+        retrieval=RetrievalOut.model_construct(
             method=wanted.mode,
-            fusion_score=hit.score if hybrid else None,
+            fusion_score=hit.score if wanted.mode == "hybrid" else None,
             lexical_score=hit.scores.get("lexical"),
             vector_score=hit.scores.get("vector"),
             lexical_rank=hit.ranks.get("lexical"),
@@ -98,10 +243,14 @@ def _hit(rank: int, hit: Hit, row: Mapping[str, Any], tags: list[str], wanted: S
         media=row["media"],
         trust=row["trust"],
         indexed_at=row["indexed_at"],
+        chunk_kind=row.get("chunk_kind"),
+        usage_policy=row.get("usage_policy"),
+        snippet_ref=None,
     )
+    return Draft(out, row["content"], page.matcher.find(row["content"]), wanted.snippet_chars)
 
 
-def _citation(row: Mapping[str, Any]) -> str:
+def citation(row: Mapping[str, Any]) -> str:
     """Where to look: `a.md#L3-L9`, `b.pdf#page=4`."""
     place = row["path"] or f"document/{row['document_id']}"
     metadata = row["metadata"]
@@ -113,13 +262,5 @@ def _citation(row: Mapping[str, Any]) -> str:
 
 
 def _hint(found: Retrieved) -> str | None:
-    return "; ".join(f"{reason} ({name} search was left out)" for name, reason in found.degraded.items()) or None
-
-
-def _trace(found: Retrieved) -> dict[str, Any]:
-    return {
-        "lists": {name: [{"chunk": item.chunk, "score": item.score} for item in items] for name, items in found.lists.items()},
-        "fusion": [{"chunk": hit.chunk, "score": hit.score} for hit in found.hits],
-        "degraded": found.degraded,
-        "milliseconds": found.milliseconds,
-    }
+    lost = [f"{reason} ({name} was left out)" for name, reason in found.degraded.items()]
+    return "; ".join([*lost, *found.hints]) or None

@@ -2,25 +2,100 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
+from typing import NamedTuple
 
-from kb_framework.store.text import query_terms
+from kb_framework.store.text import find_terms, query_terms
+
+_ELLIPSIS = "…"
+# Words of so few letters are seldom what a person looks for.
+_SMALL_WORD = 3
+# So much of the room comes before the first match.
+_BEFORE = 0.25
 
 
-def cut_snippet(text: str, query: str, length: int) -> str:
-    """At most about `length` characters, around the place with the most different words of the query."""
+class Match(NamedTuple):
+    """Where, in the original text, which term was found."""
+
+    start: int
+    end: int
+    term: str
+
+
+class Matcher:
+    """Finds the words of a query in texts, as the index would."""
+
+    def __init__(self, query: str) -> None:
+        terms = query_terms(query)
+        # Small words say something only where there are no others.
+        self._terms = [pair for pair in terms if not (pair[0].isascii() and len(pair[0]) <= _SMALL_WORD)] or terms
+
+    def find(self, text: str) -> list[Match]:
+        return sorted(Match(*place) for place in find_terms(text, self._terms))
+
+
+def cut_snippet(text: str, matches: list[Match], length: int) -> str:
+    """At most `length` characters around the place that has the most of the query, from word to word."""
     if len(text) <= length:
         return text
-    lowered = text.lower()
-    places = sorted((match.start(), term) for term, _ in query_terms(query) for match in re.finditer(re.escape(term), lowered))
-    best, start = 0, 0
-    for index, (place, _) in enumerate(places):
-        distinct = len({term for other, term in places[index:] if other < place + length})
-        if distinct > best:
-            best, start = distinct, place
-    begin = max(0, start - length // 5)
+    room = length - 2 * len(_ELLIPSIS)
+    first, last = _best_window(matches, room)
+    spare = room - (last - first)
+    begin = max(0, min(first - int(spare * _BEFORE), len(text) - room))
+    end = min(len(text), begin + room)
     if begin:
-        space = text.rfind(" ", max(0, begin - 20), begin)
-        begin = space + 1 if space != -1 else begin
-    end = min(len(text), begin + length)
-    return ("…" if begin else "") + text[begin:end].strip() + ("…" if end < len(text) else "")
+        begin = _word_start(text, begin, first)
+    if end < len(text):
+        end = _word_end(text, max(last, begin + 1), end)
+    return (_ELLIPSIS if begin else "") + text[begin:end].strip() + (_ELLIPSIS if end < len(text) else "")
+
+
+def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
+    """The start of the first and the end of the last match of the best stretch of so many characters."""
+    best, place, last = 0.0, (0, 0), 0
+    inside: dict[str, int] = {}
+    for index, match in enumerate(matches):
+        while last < len(matches) and matches[last].end <= match.start + room:
+            inside[matches[last].term] = inside.get(matches[last].term, 0) + 1
+            last += 1
+        # Different words count most; the same word again counts a little.
+        value = sum(1 + 0.05 * (times - 1) for times in inside.values())
+        if value > best + 1e-9 and last > index:
+            best, place = value, (match.start, max(found.end for found in matches[index:last]))
+        if last <= index:
+            last = index + 1
+            continue
+        inside[match.term] -= 1
+        if not inside[match.term]:
+            del inside[match.term]
+    return place
+
+
+def _word_start(text: str, begin: int, latest: int) -> int:
+    """The start of a word at or after `begin`; where there are no spaces, the start of a character with its marks."""
+    if text[begin - 1].isspace():
+        return begin
+    space = next((place for place in range(begin, latest) if text[place].isspace()), None)
+    if space is not None:
+        return space + 1
+    while begin < latest and _goes_on(text, begin):
+        begin += 1
+    return begin
+
+
+def _word_end(text: str, earliest: int, end: int) -> int:
+    if text[end].isspace():
+        return end
+    space = next((place for place in range(end - 1, earliest - 1, -1) if text[place].isspace()), None)
+    if space is not None:
+        return space
+    while end > earliest and _goes_on(text, end):
+        end -= 1
+    return end
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether the character there belongs to the one before it."""
+    character = text[place]
+    joins = unicodedata.combining(character) or character in "\u200d\uff9e\uff9f" or text[place - 1] == "\u200d"
+    return bool(joins) or "\u1160" <= character <= "\u11ff" or "\ufe00" <= character <= "\ufe0f"

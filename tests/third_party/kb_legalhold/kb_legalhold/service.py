@@ -7,7 +7,6 @@ import sqlalchemy as sa
 from kb_framework.api import Actor
 from kb_framework.errors import NotFound
 from kb_framework.paging import Page
-from kb_framework.store.documents import bump_revision
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import documents, now
@@ -51,7 +50,7 @@ class LegalHoldService:
             placed = tx.execute(sa.insert(legal_holds).from_select(columns, free)).rowcount
             record(tx, actor, "hold_placed", placed)
             # Sealing changes what a search finds, so what was read before is stale.
-            bump_revision(tx)
+            tx.corpus_changed()
         return Placed(matter=matter, placed=placed, already_held=len(ids) - placed)
 
     def release(self, wanted: ReleaseIn, actor: Actor) -> Released:
@@ -64,7 +63,7 @@ class LegalHoldService:
             count = tx.scalar(sa.select(distinct).where(held))
             released = tx.execute(sa.delete(legal_holds).where(held)).rowcount
             record(tx, actor, "hold_released", count)
-            bump_revision(tx)
+            tx.corpus_changed()
         return Released(released=released)
 
     def list(self, actor: Actor, page: Page, matter: str | None = None) -> HoldPage:

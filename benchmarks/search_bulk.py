@@ -1,0 +1,93 @@
+"""What one call of 100 queries costs against 100 calls of one, over HTTP, with a real server.
+
+    python benchmarks/search_bulk.py [--documents 2000] [--rounds 5]
+
+Each round does both, one after the other, and with them a call for each mode; the medians and their ratio are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from kb_framework.testing import start_server, stop_server
+
+WORDS = 20_000
+QUERIES = 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["KB_DATA_DIR"] = folder
+        server = start_server()
+        try:
+            measure(server.url, options.documents, options.rounds)
+        finally:
+            stop_server(server)
+
+
+def measure(url: str, documents: int, rounds: int) -> None:
+    chance = random.Random(7)
+    vocabulary = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10))) for _ in range(WORDS)]
+    weights = [1 / (rank + 1) for rank in range(WORDS)]
+
+    def text(words: int) -> str:
+        return " ".join(chance.choices(vocabulary, weights, k=words))
+
+    keeping = Caller(url, keep=True)
+    for number in range(documents):
+        keeping.post("/notes", {"text": text(150), "title": f"note {number}"})
+    print(f"{documents} documents, {QUERIES} queries, {rounds} rounds")
+    print(f"{'mode':<9} {'k':>3} {'singles ms':>11} {'kept alive':>11} {'bulk ms':>9} {'ratio':>6} {'kept alive':>11}")
+    for mode in ("lexical", "vector", "hybrid"):
+        for k in (3, 10):
+            queries = [{"query": text(6), "mode": mode, "k": k} for _ in range(QUERIES)]
+            calls: dict[str, Callable[[], Any]] = {
+                "single": lambda queries=queries: [Caller(url).post("/search", query) for query in queries],
+                "kept": lambda queries=queries: [keeping.post("/search", query) for query in queries],
+                "bulk": lambda queries=queries: keeping.post("/search/bulk", {"queries": queries}),
+            }
+            spent: dict[str, list[float]] = {name: [] for name in calls}
+            for _ in range(rounds + 1):
+                for name, call in calls.items():
+                    started = time.perf_counter()
+                    call()
+                    spent[name].append((time.perf_counter() - started) * 1000)
+            single, kept, bulk = (statistics.median(times[1:]) for times in spent.values())
+            print(f"{mode:<9} {k:>3} {single:>11.1f} {kept:>11.1f} {bulk:>9.1f} {single / bulk:>6.1f} {kept / bulk:>11.1f}")
+
+
+class Caller:
+    """Posts JSON, over one connection or over a new one each time."""
+
+    def __init__(self, url: str, *, keep: bool = False) -> None:
+        self._address = urlsplit(url)
+        self._keep = keep
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, path: str, body: Any) -> Any:
+        connection = self._connection or http.client.HTTPConnection(self._address.hostname or "", self._address.port)
+        connection.request("POST", f"/api/v1{path}", json.dumps(body), {"Content-Type": "application/json"})
+        answer = json.loads(connection.getresponse().read())
+        if self._keep:
+            self._connection = connection
+        else:
+            connection.close()
+        return answer
+
+
+if __name__ == "__main__":
+    main()

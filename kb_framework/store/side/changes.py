@@ -1,0 +1,70 @@
+"""What a writing transaction leaves for the side index: rows of the tail, and marks on what segments hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from kb_framework.store.side.tables import TEXT, side_indexes, side_removed, side_segments, side_tail
+from kb_framework.store.tables import chunks
+
+
+class Changes:
+    """Costs one look where no organization has a side index."""
+
+    def has(self, connection: sa.Connection, source: str, organization_id: str) -> bool:
+        """Whether an organization's index is complete."""
+        mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
+        return connection.execute(sa.select(side_indexes.c.id).where(*mine)).first() is not None
+
+    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+        """Chunks that are in their table already: number, and the words of title, headings and body as they are indexed."""
+        if not _has_any(connection, TEXT):
+            return
+        from kb_framework.store.side.words import encode
+
+        added = (
+            "INSERT OR REPLACE INTO side_tail(side_id, seq, data) "
+            "SELECT s.id, c.seq, ? FROM chunks c JOIN side_indexes s ON s.organization_id = c.organization_id "
+            "WHERE c.seq = ? AND s.source = 'text'"
+        )
+        connection.exec_driver_sql(added, [(encode(*words), number) for number, *words in rows])
+
+    def vectors_added(
+        self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]
+    ) -> None:
+        mine = sa.select(side_indexes.c.id)
+        mine = mine.where(side_indexes.c.organization_id == organization_id, side_indexes.c.source == index)
+        number = connection.execute(mine).scalar()
+        if number is not None:
+            added = "INSERT OR REPLACE INTO side_tail(side_id, seq, data) VALUES (?, ?, ?)"
+            connection.exec_driver_sql(added, [(number, seq, vector) for seq, vector in rows])
+
+    def removed(self, connection: sa.Connection, source: str, gone: sa.Select) -> None:
+        """Must be told while the chunks are still in their table."""
+        if not _has_any(connection, source):
+            return
+        before = sa.select(sa.func.coalesce(sa.func.max(side_segments.c.id), 0) + 1).scalar_subquery()
+        marked = sa.select(side_indexes.c.id, chunks.c.seq, before)
+        marked = marked.join(side_indexes, side_indexes.c.organization_id == chunks.c.organization_id)
+        marked = marked.where(side_indexes.c.source == source, chunks.c.seq.in_(gone))
+        replace = sa.insert(side_removed).prefix_with("OR REPLACE")
+        connection.execute(replace.from_select(["side_id", "seq", "before"], marked))
+        mine = sa.select(side_indexes.c.id).where(side_indexes.c.source == source)
+        connection.execute(sa.delete(side_tail).where(side_tail.c.side_id.in_(mine), side_tail.c.seq.in_(gone)))
+
+    def forget(self, connection: sa.Connection, source: str) -> None:
+        """The whole source is dropped: what was derived from it goes too."""
+        for number in list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source))):
+            forget_index(connection, number)
+
+
+def _has_any(connection: sa.Connection, source: str) -> bool:
+    return connection.execute(sa.select(side_indexes.c.id).where(side_indexes.c.source == source).limit(1)).first() is not None
+
+
+def forget_index(connection: sa.Connection, number: int) -> None:
+    for table in (side_tail, side_removed, side_segments):
+        connection.execute(sa.delete(table).where(table.c.side_id == number))
+    connection.execute(sa.delete(side_indexes).where(side_indexes.c.id == number))

@@ -1,0 +1,380 @@
+"""Keeping side indexes: begun where they pay, built from the tables, flushed, merged, and swept.
+
+The work is done beside what is in use, without the write lock; a short transaction then says that it counts. One process at
+a time does it, on the whole database, and it can be stopped or killed at any moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from kb_framework.store.documents import active_space
+from kb_framework.store.side.arrays import Array, ArrayWriter, Damaged, check_arrays, open_arrays
+from kb_framework.store.side.blocks import build_text, merge_text, open_text, write_text
+from kb_framework.store.side.changes import forget_index
+from kb_framework.store.side.clusters import Quantised, open_vectors, quantise, write_vectors
+from kb_framework.store.side.tables import TEXT, side_indexes, side_removed, side_segments, side_tail
+from kb_framework.store.side.words import encode
+from kb_framework.store.sqlite import dbapi2
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import chunks, documents, now
+from kb_framework.store.text import index_fields
+
+log = logging.getLogger("kb.side")
+
+_BATCH = 16_384
+_AT_ONCE = 1024
+# So many segments of about the same size become one.
+_FAN = 4
+_DEAD_SHARE = 0.25
+# A reader may still have to open a segment that was merged away a moment ago.
+_GRACE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    id: int
+    organization_id: str
+    source: str
+    live: bool
+    upto: int
+    built_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    id: int
+    folder: str
+    rows: int
+
+
+class Keeper:
+    def __init__(self, store: Store, folder: Path, min_chunks: int, tail_rows: int, grace: float = _GRACE_SECONDS) -> None:
+        self._store = store
+        self._folder = folder
+        self._min_chunks = min_chunks
+        self._tail_rows = tail_rows
+        self._grace = grace
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> list[str]:
+        """Do all that is due, or as much as there is time for; what was done, in words."""
+        done: list[str] = []
+        with self._alone() as alone:
+            if not alone:
+                return done
+            work = self._work()
+            for sentence in work:
+                done += [sentence] if sentence else []
+                if stop():
+                    work.close()
+                    break
+        return done
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no other process is at it. The lock is one of SQLite's, which end with the process that has it."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = dbapi2.connect(str(self._folder / "keeper.lock"), timeout=0, isolation_level=None)
+        try:
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except dbapi2.OperationalError:
+                yield False
+                return
+            yield True
+        finally:
+            lock.close()
+
+    def _work(self) -> Generator[str | None, None, None]:
+        yield from self._sweep()
+        yield from self._begin()
+        for index in self._indexes():
+            if not index.live:
+                yield from self._build(index)
+        for index in self._indexes():
+            if index.live:
+                yield from self._flush(index)
+                yield from self._merge(index)
+
+    def _indexes(self) -> list[_Index]:
+        columns = side_indexes.c
+        query = sa.select(columns.id, columns.organization_id, columns.source, columns.live, columns.upto, columns.built_to)
+        with self._store.read() as tx:
+            return [_Index(*row) for row in tx.execute(query.order_by(columns.id))]
+
+    # What is there
+
+    def check(self) -> list[str]:
+        """What is wrong with the segments, each read in full; nothing when all is well."""
+        problems = []
+        for index in self._indexes():
+            with self._store.read() as tx:
+                segments = _segments(tx, index)
+            for segment in segments:
+                try:
+                    check_arrays(self._folder / segment.folder)
+                except Damaged as error:
+                    problems.append(f"the side index of {index.source}: {error}")
+        return problems
+
+    def forget(self, sources: Sequence[str] | None = None) -> int:
+        """Drop side indexes, to be built anew; how many that was."""
+        dropped = [index for index in self._indexes() if sources is None or index.source in sources]
+        with self._store.write() as tx:
+            for index in dropped:
+                forget_index(tx.connection, index.id)
+        return len(dropped)
+
+    def _sweep(self) -> Iterator[str | None]:
+        """Nobody else is at work, so what is not live was left behind; what cannot be read is dropped."""
+        with self._store.read() as tx:
+            left = list(tx.connection.scalars(sa.select(side_segments.c.id).where(~side_segments.c.live).limit(1)))
+        if left:
+            with self._store.write() as tx:
+                tx.execute(sa.delete(side_segments).where(~side_segments.c.live))
+        for index in self._indexes():
+            with self._store.read() as tx:
+                segments = _segments(tx, index)
+            try:
+                for segment in segments:
+                    open_arrays(self._folder / segment.folder)
+            except Damaged as error:
+                log.warning("the side index of %s is built anew: %s", index.source, error)
+                with self._store.write() as tx:
+                    forget_index(tx.connection, index.id)
+                yield f"dropped the side index of {index.source} ({error})"
+        with self._store.read() as tx:
+            known = set(tx.connection.scalars(sa.select(side_segments.c.folder)))
+        for folder in self._folder.iterdir():
+            if folder.is_dir() and folder.name not in known and time.time() - folder.stat().st_mtime >= self._grace:
+                # Where a file that is mapped cannot be removed it stays until the next time.
+                shutil.rmtree(folder, ignore_errors=True)
+        yield None
+
+    # Beginning
+
+    def _begin(self) -> Iterator[str | None]:
+        """Organizations that have grown large get an index; those that have shrunk, and models that are gone, lose theirs."""
+        with self._store.read() as tx:
+            counts = sa.select(chunks.c.organization_id, sa.func.count()).group_by(chunks.c.organization_id)
+            sizes = {row[0]: row[1] for row in tx.execute(counts)}
+            space = active_space(tx)
+        there = self._indexes()
+        sources = [TEXT, *([space.index_name] if space else [])]
+        for index in there:
+            if index.source not in sources or 2 * sizes.get(index.organization_id, 0) < self._min_chunks:
+                with self._store.write() as tx:
+                    forget_index(tx.connection, index.id)
+                yield f"dropped the side index of {index.source}"
+        known = {(index.organization_id, index.source) for index in there}
+        for organization_id, size in sizes.items():
+            for source in sources:
+                if size >= self._min_chunks and (organization_id, source) not in known:
+                    self._begin_one(organization_id, source)
+                    yield None
+
+    def _begin_one(self, organization_id: str, source: str) -> None:
+        with self._store.write() as tx:
+            mine = chunks.c.organization_id == organization_id
+            upto = tx.scalar(sa.select(sa.func.max(chunks.c.seq)).where(mine)) or 0
+            row = {"organization_id": organization_id, "source": source, "live": False, "upto": upto, "built_to": 0}
+            tx.execute(sa.insert(side_indexes).values({**row, "created_at": now()}))
+
+    # Building, flushing, merging
+
+    @contextmanager
+    def _new_segment(self, index: _Index) -> Iterator[_NewSegment]:
+        """A segment to write. Its number is given before anything is read: what is removed afterwards counts against it."""
+        folder = f"{'text' if index.source == TEXT else 'vectors'}-{uuid.uuid4().hex}"
+        row = {"side_id": index.id, "folder": folder, "live": False, "rows": 0, "tokens": 0, "bytes": 0, "created_at": now()}
+        with self._store.write() as tx:
+            number = tx.execute(sa.insert(side_segments).values(row)).inserted_primary_key[0]  # type: ignore[index]
+        segment = _NewSegment(number)
+        with ArrayWriter(self._folder / folder) as writer:
+            segment.writer = writer
+            yield segment
+        with self._store.write() as tx:
+            if segment.rows and tx.scalar(sa.select(side_indexes.c.id).where(side_indexes.c.id == index.id)):
+                values = {"live": True, "rows": segment.rows, "tokens": segment.tokens, "bytes": writer.bytes}
+                tx.execute(sa.update(side_segments).where(side_segments.c.id == number).values(values))
+            else:
+                # Nothing to keep; or the whole index was dropped meanwhile.
+                tx.execute(sa.delete(side_segments).where(side_segments.c.id == number))
+            if segment.then is not None:
+                segment.then(tx)
+
+    def _build(self, index: _Index) -> Iterator[str | None]:
+        """Segments of the chunks that were there when the index was begun."""
+        after = index.built_to
+        while True:
+            with self._new_segment(index) as new:
+                with self._store.read() as tx:
+                    rows = self._read_batch(tx, index, after)
+                    seqs, data = [], []
+                    for begin in range(0, len(rows), _AT_ONCE):
+                        for seq, value in self._encode(tx, index, rows[begin : begin + _AT_ONCE]):
+                            seqs.append(seq)
+                            data.append(value)
+                        yield None
+                if seqs:
+                    yield from self._write(new, index, seqs, data)
+                finished = len(rows) < _BATCH
+                after = rows[-1][0] if rows else index.upto
+                values = {"built_to": after, "live": finished}
+                new.then = _updating(sa.update(side_indexes).where(side_indexes.c.id == index.id).values(values))
+            if finished:
+                yield f"built the side index of {index.source}"
+                return
+            yield None
+
+    def _read_batch(self, tx: Tx, index: _Index, after: int) -> Sequence[Any]:
+        waiting = sa.exists().where(side_tail.c.side_id == index.id, side_tail.c.seq == chunks.c.seq)
+        mine = (chunks.c.organization_id == index.organization_id, chunks.c.seq > after, chunks.c.seq <= index.upto)
+        query = sa.select(chunks.c.seq)
+        if index.source == TEXT:
+            query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)
+            query = query.join(documents, documents.c.id == chunks.c.document_id)
+        return tx.execute(query.where(*mine, ~waiting).order_by(chunks.c.seq).limit(_BATCH)).all()
+
+    def _encode(self, tx: Tx, index: _Index, rows: Sequence[Any]) -> list[tuple[int, bytes]]:
+        if index.source != TEXT:
+            return sorted(tx.backend.read_vectors(tx.connection, index.source, [row[0] for row in rows]).items())
+        fields = ((row.seq, [row.title, " ".join(row.metadata.get("heading_path") or ()), row.content]) for row in rows)
+        return [(seq, encode(*index_fields(texts))) for seq, texts in fields]
+
+    def _write(self, new: _NewSegment, index: _Index, seqs: Sequence[int], data: Sequence[bytes]) -> Iterator[str | None]:
+        new.rows = len(seqs)
+        if index.source == TEXT:
+            block = build_text(seqs, data)
+            new.tokens = block.tokens
+            write_text(new.writer, block)
+            yield None
+        else:
+            vectors, scales = quantise(np.frombuffer(b"".join(data), "<f4").reshape(len(seqs), -1))
+            yield from write_vectors(new.writer, [Quantised(np.array(seqs, np.int64), vectors, scales)])
+
+    def _flush(self, index: _Index) -> Iterator[str | None]:
+        """What has gathered in the tail becomes a segment."""
+        mine = side_tail.c.side_id == index.id
+        while True:
+            with self._store.read() as tx:
+                waiting = tx.scalar(sa.select(sa.func.count()).select_from(side_tail).where(mine))
+            if waiting < self._tail_rows:
+                return
+            with self._new_segment(index) as new:
+                with self._store.read() as tx:
+                    query = sa.select(side_tail.c.id, side_tail.c.seq, side_tail.c.data).where(mine)
+                    rows = tx.execute(query.order_by(side_tail.c.id).limit(max(_BATCH, self._tail_rows))).all()
+                yield from self._write(new, index, [row.seq for row in rows], [row.data for row in rows])
+                last = rows[-1].id
+                new.then = _updating(sa.delete(side_tail).where(mine, side_tail.c.id <= last))
+            yield f"moved {len(rows)} rows of {index.source} to a segment"
+
+    def _merge(self, index: _Index) -> Iterator[str | None]:
+        while True:
+            with self._store.read() as tx:
+                segments = _segments(tx, index)
+                chosen = self._to_merge(segments, _dead(tx, index, segments, self._folder))
+            if not chosen:
+                return
+            with self._new_segment(index) as new:
+                with self._store.read() as tx:
+                    dead = _dead(tx, index, chosen, self._folder, always=True)
+                yield from self._write_merged(new, index, chosen, [~mask for mask in dead])
+                numbers = [segment.id for segment in chosen]
+                new.then = lambda tx, numbers=numbers: _replaced(tx, index, numbers)
+            for segment in chosen:
+                # Its time of grace begins.
+                os.utime(self._folder / segment.folder)
+            yield f"merged {len(chosen)} segments of {index.source}"
+
+    def _to_merge(self, segments: Sequence[_Segment], dead: Sequence[Array]) -> list[_Segment]:
+        """Segments of a tier that is full; or one that is largely void."""
+        tiers: dict[int, list[_Segment]] = {}
+        for segment in segments:
+            size = max(1.0, segment.rows / max(1, self._tail_rows))
+            tiers.setdefault(int(math.log(size, _FAN)), []).append(segment)
+        for _, same in sorted(tiers.items()):
+            if len(same) >= _FAN:
+                return same
+        return next(([s] for s, mask in zip(segments, dead, strict=True) if mask.sum() > _DEAD_SHARE * s.rows), [])
+
+    def _write_merged(
+        self, new: _NewSegment, index: _Index, chosen: Sequence[_Segment], kept: Sequence[Array]
+    ) -> Iterator[str | None]:
+        new.rows = sum(int(keep.sum()) for keep in kept)
+        if not new.rows:
+            return
+        if index.source == TEXT:
+            blocks = [open_text(self._folder / segment.folder) for segment in chosen]
+            pairs = zip(blocks, kept, strict=True)
+            new.tokens = int(sum(block.lengths[keep].sum(dtype=np.float64) for block, keep in pairs))
+            yield from merge_text(new.writer, blocks, kept)
+            return
+        parts = []
+        for segment, keep in zip(chosen, kept, strict=True):
+            block = open_vectors(self._folder / segment.folder)
+            rows = slice(None) if keep.all() else keep
+            parts.append(Quantised(block.seqs[rows], block.vectors[rows], block.scales[rows]))
+        yield from write_vectors(new.writer, parts)
+
+
+class _NewSegment:
+    """What the maker of a segment fills in."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.writer: ArrayWriter
+        self.rows = 0
+        self.tokens = 0
+        # What happens in the transaction that makes it count.
+        self.then: Callable[[Tx], None] | None = None
+
+
+def _updating(statement: sa.Executable) -> Callable[[Tx], None]:
+    def update(tx: Tx) -> None:
+        tx.execute(statement)
+
+    return update
+
+
+def _segments(tx: Tx, index: _Index) -> list[_Segment]:
+    columns = side_segments.c
+    query = sa.select(columns.id, columns.folder, columns.rows).where(columns.side_id == index.id, columns.live)
+    return [_Segment(*row) for row in tx.execute(query.order_by(columns.id))]
+
+
+def _dead(tx: Tx, index: _Index, segments: Sequence[_Segment], folder: Path, *, always: bool = False) -> list[Array]:
+    """Of each segment, which of its rows are void; not looked for where there cannot be many."""
+    removed = sa.select(side_removed.c.seq, side_removed.c.before).where(side_removed.c.side_id == index.id)
+    count = tx.scalar(sa.select(sa.func.count()).select_from(removed.subquery()))
+    if not always and count <= _DEAD_SHARE * min((segment.rows for segment in segments), default=0):
+        return [np.zeros(segment.rows, bool) for segment in segments]
+    rows = np.array([tuple(row) for row in tx.execute(removed.order_by(side_removed.c.seq))], np.int64).reshape(-1, 2)
+    found = []
+    for segment in segments:
+        seqs = open_arrays(folder / segment.folder)["seqs"]
+        gone = rows[rows[:, 1] > segment.id, 0]
+        found.append(np.isin(seqs, gone))
+    return found
+
+
+def _replaced(tx: Tx, index: _Index, numbers: Sequence[int]) -> None:
+    tx.execute(sa.delete(side_segments).where(side_segments.c.id.in_(numbers)))
+    oldest = sa.select(sa.func.min(side_segments.c.id)).where(side_segments.c.side_id == index.id).scalar_subquery()
+    # Marks that are older than every segment say nothing any more.
+    void = side_removed.c.before <= sa.func.coalesce(oldest, sa.literal(2**62))
+    tx.execute(sa.delete(side_removed).where(side_removed.c.side_id == index.id, void))

@@ -1,0 +1,183 @@
+"""Searching an organization that has a side index: segments and tail together, within a filter."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from kb_framework.store.side.arrays import Array, Damaged
+from kb_framework.store.side.blocks import TextBlock, open_text
+from kb_framework.store.side.clusters import VectorBlock, open_vectors, similarity
+from kb_framework.store.side.filters import MOST_CANDIDATES, Filter, Found
+from kb_framework.store.side.ranking import Ranking, weigh
+from kb_framework.store.side.tables import TEXT
+from kb_framework.store.side.tails import TextTails, VectorTails
+from kb_framework.store.side.words import query_keys
+
+log = logging.getLogger("kb.store")
+
+_LIVE = sa.text(
+    "SELECT i.id, s.id, s.folder, s.rows, s.tokens FROM side_indexes i LEFT JOIN side_segments s ON s.side_id = i.id AND s.live "
+    "WHERE i.organization_id = :organization AND i.source = :source AND i.live ORDER BY s.id"
+)
+
+Candidates = Callable[[int, Array | None], list[Found]]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    number: int
+    rows: int
+    tokens: int
+    block: Any
+
+
+class Segments:
+    """The segments that are in use, opened once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[int, dict[int, Any]] = {}
+        self._lock = threading.Lock()
+
+    def live(self, connection: sa.Connection, organization_id: str, source: str) -> tuple[int, list[Segment]] | None:
+        """The side index of a source, by number, with its segments; None where there is none that can be used."""
+        rows = connection.execute(_LIVE, {"organization": organization_id, "source": source}).all()
+        if not rows:
+            return None
+        side_id = rows[0][0]
+        with self._lock:
+            known = self._open.get(side_id, {})
+        try:
+            blocks = {row[1]: known.get(row[1]) or self._opened(source, row[2]) for row in rows if row[1] is not None}
+        except Damaged as error:
+            log.warning("the side index of %s cannot be used: %s; kb doctor --repair", source, error)
+            return None
+        with self._lock:
+            self._open[side_id] = blocks
+        return side_id, [Segment(row[1], row[3], row[4], blocks[row[1]]) for row in rows if row[1] is not None]
+
+    def _opened(self, source: str, name: str) -> TextBlock | VectorBlock:
+        return open_text(self._folder / name) if source == TEXT else open_vectors(self._folder / name)
+
+
+class SideSearch:
+    def __init__(self, folder: Path, writer: sa.Engine) -> None:
+        self._segments = Segments(folder)
+        self._writer = writer
+        self._text_tails = TextTails()
+        self._vector_tails = VectorTails()
+        self._weighed: dict[tuple[float, ...], Array] = {}
+
+    def text(
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        text: str,
+        allowed: sa.Select,
+        limit: int,
+        weights: Sequence[float],
+    ) -> list[tuple[int, float]] | None:
+        """The best allowed chunks for any of the words; None if this index cannot answer."""
+        keys = query_keys(text)
+        if keys is None or (live := self._segments.live(connection, organization_id, TEXT)) is None:
+            return None
+        if not keys:
+            return []
+        side_id, segments = live
+        tail = self._text_tails.parts(connection, side_id)
+        blocks: list[TextBlock] = [segment.block for segment in segments] + [part.block for part in tail]
+        rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
+        tokens = sum(segment.tokens for segment in segments) + sum(part.block.tokens for part in tail)
+        ranking = Ranking(blocks, keys, rows, tokens, self._weights(weights))
+
+        def candidates(count: int, seqs: Array | None) -> list[Found]:
+            within = None if seqs is None else [block.rows_of(seqs) for block in blocks]
+            found = []
+            for score, block, row in ranking.best(count, within):
+                seq = int(blocks[block].seqs[row])
+                if block < len(segments):
+                    found.append(Found(seq, score, segments[block].number, None))
+                else:
+                    found.append(Found(seq, score, None, int(tail[block - len(segments)].numbers[row])))
+            return found
+
+        return _take(self._filter(connection, side_id, allowed), limit, candidates)
+
+    def vectors(
+        self, connection: sa.Connection, organization_id: str, index: str, vector: bytes, allowed: sa.Select, limit: int
+    ) -> list[tuple[int, float]] | None:
+        """The nearest allowed chunks; None if this index cannot answer."""
+        live = self._segments.live(connection, organization_id, index)
+        if live is None:
+            return None
+        side_id, segments = live
+        tail = self._vector_tails.parts(connection, side_id)
+        query = np.frombuffer(vector, "<f4")
+
+        def candidates(count: int, seqs: Array | None) -> list[Found]:
+            found = []
+            for segment in segments:
+                block: VectorBlock = segment.block
+                rows, similar = block.nearest(query, count, None if seqs is None else block.rows_of(seqs))
+                found += [
+                    Found(seq, value, segment.number, None)
+                    for seq, value in zip(block.seqs[rows].tolist(), similar.tolist(), strict=True)
+                ]
+            for part in tail:
+                values = similarity(part.block.vectors, query)
+                here = np.arange(len(values)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
+                here = here[np.argsort(-values[here], kind="stable")[:count]]
+                found += [
+                    Found(seq, value, None, number)
+                    for seq, value, number in zip(
+                        part.block.seqs[here].tolist(), values[here].tolist(), part.numbers[here].tolist(), strict=True
+                    )
+                ]
+            return sorted(found, key=lambda hit: (-hit.score, hit.seq))[:count]
+
+        return _take(self._filter(connection, side_id, allowed), limit, candidates)
+
+    def _filter(self, connection: sa.Connection, side_id: int, allowed: sa.Select) -> Filter:
+        return Filter(connection, side_id, allowed, writing=connection.engine is self._writer)
+
+    def _weights(self, weights: Sequence[float]) -> Array:
+        found = self._weighed.get(tuple(weights))
+        if found is None:
+            found = self._weighed[tuple(weights)] = weigh(weights)
+        return found
+
+
+def _take(filter_: Filter, limit: int, candidates: Candidates) -> list[tuple[int, float]]:
+    """The best that pass: more and more candidates are checked or, where few would pass, only what is allowed is ranked."""
+    most = max(MOST_CANDIDATES, 4 * limit)
+    wanted = _enough(limit, filter_.share)
+    while wanted <= most and filter_.everything(ask=False) is None:
+        found = candidates(wanted, None)
+        passing = filter_.passing(found)
+        if len(passing) >= limit or len(found) < wanted:
+            return _hits(passing, limit)
+        wanted = max(2 * wanted, _enough(limit, filter_.share))
+    allowed = filter_.everything(ask=True)
+    wanted = _enough(limit, 1.0)
+    while True:
+        found = candidates(wanted, allowed)
+        passing = filter_.passing(found)
+        if len(passing) >= limit or len(found) < wanted:
+            return _hits(passing, limit)
+        wanted *= 4
+
+
+def _enough(limit: int, share: float) -> int:
+    return int(1.2 * limit / share) + 16
+
+
+def _hits(passing: list[Found], limit: int) -> list[tuple[int, float]]:
+    return [(hit.seq, hit.score) for hit in passing[:limit]]

@@ -1,0 +1,52 @@
+"""The words of a chunk as numbers: what FTS5 indexes, so that both give the same scores."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from array import array
+from collections import Counter
+
+from kb_framework.store.text import is_unspaced, query_terms
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def key(term: str) -> int:
+    """A term as 64 bits: among a million terms two are the same with a chance of 1 in 36 million."""
+    return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def encode(title: str, headings: str, body: str) -> bytes:
+    """A chunk, by its words as they are indexed, for the tail.
+
+    How many words it has, then each different word, then how often it is in each column.
+    """
+    codes: Counter[str] = Counter()
+    length = 0
+    # Four bits each for title and headings, eight for the body; what does not fit is cut off.
+    for text, unit, most in ((title, 1 << 12, 15), (headings, 1 << 8, 15), (body, 1, 255)):
+        words = text.split()
+        length += len(words)
+        counts = Counter(words)
+        if not text.isascii():
+            for word in words:
+                # Of text without spaces a single character may be asked for, as the beginning of a pair.
+                if is_unspaced(word):
+                    counts[f"{word[0]}*"] += 1
+        for word, count in counts.items():
+            codes[word] += unit * min(count, most)
+    parts = array("I", [length]), array("Q", map(key, codes)), array("H", codes.values())
+    return b"".join(part.tobytes() for part in parts)
+
+
+def query_keys(text: str) -> list[int] | None:
+    """The terms of a query; None if one of them is a prefix that has no posting of its own."""
+    found: dict[int, None] = {}
+    for term, prefix in query_terms(text):
+        if prefix:
+            if len(term) != 1 or not is_unspaced(term):
+                return None
+            found[key(f"{term}*")] = None
+        else:
+            found[key(term)] = None
+    return list(found)

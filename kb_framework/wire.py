@@ -1,0 +1,54 @@
+"""What goes over the wire, published as JSON Schemas: the versioned objects by their names, and every model of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from kb_framework.api import resolve
+from kb_framework.errors import error_codes
+from kb_framework.plugins import Plugins
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_COMPONENT = "#/components/schemas/"
+
+
+class ErrorV1(BaseModel):
+    """An error of search, of the CLI's `--json`, of MCP; `code` is from the closed list."""
+
+    schema_version: Literal["error.v1"]
+    code: str = Field(json_schema_extra={"enum": [*error_codes()]})
+    message: str
+    details: dict[str, Any]
+    hint: str | None
+
+
+def versioned(plugins: Plugins) -> dict[str, dict[str, Any]]:
+    """The schema of every object that carries its version, `search_response.v1`, complete in itself."""
+    models = {"error.v1": ErrorV1, **{item.name: resolve(item.target) for item in plugins.wire_objects}}
+    return {name: {"$schema": DIALECT, "$id": name, **model.model_json_schema()} for name, model in models.items()}
+
+
+def standing_alone(name: str, components: Mapping[str, Any]) -> dict[str, Any]:
+    """A model of the API with all that it refers to."""
+    found: dict[str, Any] = {}
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        if current not in found:
+            found[current] = _rewritten(components[current], waiting)
+    return {"$schema": DIALECT, "$id": name, "$ref": f"#/$defs/{name}", "$defs": found}
+
+
+def _rewritten(value: Any, named: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_rewritten(item, named) for item in value]
+    if not isinstance(value, dict):
+        return value
+    target = value.get("$ref")
+    if isinstance(target, str) and target.startswith(_COMPONENT):
+        named.append(target.removeprefix(_COMPONENT))
+        return {**value, "$ref": f"#/$defs/{named[-1]}"}
+    return {key: _rewritten(item, named) for key, item in value.items()}

@@ -1,0 +1,143 @@
+"""The slow part of ingesting, before the write lock is taken: read, cut and embed files, several at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import PurePosixPath
+
+from kb_documents.extraction import Extraction
+from kb_documents.language import detect
+from kb_documents.models import FileFields, NoteIn
+from kb_framework.api import Actor, ChunkText, Extracted, resolve
+from kb_framework.embedding import Embedding, embedded_text
+from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
+from kb_framework.plugins import Plugins
+from kb_framework.settings import HostSettings
+from kb_framework.store.documents import content_hash
+
+# In a document's metadata: how many files its file holds.
+HOLDS = "attachments"
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    data: bytes
+    filename: str
+    fields: NoteIn | FileFields
+    actor: Actor
+    started: str
+    is_note: bool = False
+    # How many files this one is inside of.
+    depth: int = 0
+    content_hash: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content_hash", sha256(self.data).hexdigest())
+
+    @property
+    def source(self) -> str | None:
+        return getattr(self.fields, "source", None)
+
+    @property
+    def path(self) -> str | None:
+        return None if self.is_note else getattr(self.fields, "path", None) or self.filename
+
+
+@dataclass(slots=True)
+class Ready:
+    """What the slow part made of a file."""
+
+    extracted: Extracted
+    title: str
+    lang: str | None
+    pieces: list[ChunkText]
+    # By content hash, of the chunks that are new.
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Preparation:
+    def __init__(self, plugins: Plugins, embedding: Embedding, host_settings: HostSettings) -> None:
+        self._plugins = plugins
+        self._embedding = embedding
+        self._settings = host_settings
+        self._extraction = Extraction(plugins, host_settings)
+
+    def close(self) -> None:
+        self._extraction.close()
+
+    def prepare(self, several: Sequence[tuple[Incoming, set[str]]]) -> list[Ready | KBError]:
+        """Each file made ready, or why it cannot be. With each come the hashes of chunks that have their vectors already."""
+        made = [self._cut(incoming) for incoming, _ in several]
+        # By content hash, what is embedded for the new chunks of each file.
+        wanted = [
+            {} if isinstance(ready, KBError) else _new_texts(ready, there)
+            for ready, (_, there) in zip(made, several, strict=True)
+        ]
+        try:
+            vectors = self._embed(wanted)
+        except KBError as error:
+            # What is told of one file must not be written into what is told of another.
+            return [ready if isinstance(ready, KBError) else _alike(error) for ready in made]
+        if vectors:
+            for ready, texts in zip(made, wanted, strict=True):
+                if not isinstance(ready, KBError):
+                    ready.vectors = {digest: vectors[text] for digest, text in texts.items()}
+        return made
+
+    def extract(self, incoming: Incoming) -> Extracted:
+        if incoming.is_note:
+            return Extracted(incoming.data.decode(), media="markdown", markdown=True)
+        return self._extraction.extract(incoming.data, incoming.filename, incoming.depth)
+
+    def _cut(self, incoming: Incoming) -> Ready | KBError:
+        limit, size = self._settings.max_file_bytes, len(incoming.data)
+        if size > limit:
+            return PayloadTooLarge(f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)")
+        try:
+            extracted = self.extract(incoming)
+            pieces = self._chunk(extracted)
+        except KBError as error:
+            return error
+        if extracted.attachments:
+            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
+        title = incoming.fields.title or extracted.title or title_of(extracted.text, incoming.path)
+        lang = incoming.fields.lang or detect(extracted.text)
+        # The chunks hold the text by now, and it may be large.
+        return Ready(extracted._replace(text=""), title, lang, pieces)
+
+    def _chunk(self, extracted: Extracted) -> list[ChunkText]:
+        chunker = self._plugins.chunkers.get(self._settings.chunker)
+        if chunker is None:
+            raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
+        return resolve(chunker.target)(extracted)
+
+    def _embed(self, wanted: Sequence[Mapping[str, str]]) -> dict[str, bytes]:
+        """Vectors of all texts, in one call; none where there is no embedder."""
+        texts = list(dict.fromkeys(text for part in wanted for text in part.values()))
+        encoded = self._embedding.encode(texts) if texts else None
+        return dict(zip(texts, encoded, strict=True)) if encoded else {}
+
+
+def _new_texts(ready: Ready, there: set[str]) -> dict[str, str]:
+    pieces = {content_hash(piece.content): piece for piece in ready.pieces}
+    return {
+        digest: embedded_text(ready.title, piece.content, piece.metadata)
+        for digest, piece in pieces.items()
+        if digest not in there
+    }
+
+
+def _alike(error: KBError) -> KBError:
+    return type(error)(error.message, hint=error.hint, code=error.code, **error.details)
+
+
+def title_of(text: str, path: str | None) -> str:
+    """A file's name, or a note's first words."""
+    if path:
+        return PurePosixPath(path).name
+    line = next(line for line in text.splitlines() if line.strip())
+    words = re.sub(r"^[#>*\-\s]+", "", line).strip() or line.strip()
+    return words if len(words) <= 80 else words[:79].rstrip() + "…"

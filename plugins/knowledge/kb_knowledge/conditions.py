@@ -1,0 +1,84 @@
+"""Which chunks are meant: conditions for lists and selections, and the one rule about what may be found."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import sqlalchemy as sa
+from pydantic import Field
+
+from kb_framework.api import Actor
+from kb_framework.store.store import Tx
+from kb_framework.store.tables import chunks, documents
+from kb_framework.validation import Text
+from kb_knowledge.tables import curated
+
+Kind = Literal["fact", "angle", "example", "quote"]
+Policy = Literal["normal", "inspiration_only", "never_generate"]
+Status = Literal["active", "inactive", "all"]
+Condition = sa.ColumnElement[Any]
+
+# With it the candidates are looked at that curation keeps out; no request can ask for it.
+UNCURATED = "uncurated"
+
+
+def narrow(actor: Actor, purpose: str, tx: Tx) -> Condition | None:
+    """What a search may find: nothing that is inactive, and for a model nothing that must never be generated from.
+
+    It names what is left out, which is little, so that the indexes answer; where nothing is left out, searches stay as fast as
+    without it.
+    """
+    if purpose == UNCURATED:
+        return None
+    hidden = [curated.c.is_active.is_(False)]
+    if actor.reader == "model" or purpose == "model":
+        hidden.append(curated.c.usage_policy == "never_generate")
+    found = [chunks.c.seq.not_in(_these(tx, condition)) for condition in hidden if _any(tx, condition)]
+    return sa.and_(*found) if found else None
+
+
+def _these(tx: Tx, condition: Condition) -> sa.Select:
+    return sa.select(curated.c.seq).where(tx.owns(curated), condition)
+
+
+def _any(tx: Tx, condition: Condition) -> bool:
+    return tx.scalar(sa.select(sa.exists(_these(tx, condition)))) is True
+
+
+def is_hidden() -> Condition:
+    """Whether a chunk of `curated` is kept from models."""
+    return curated.c.is_active.is_(False) | (curated.c.usage_policy == "never_generate")
+
+
+# Selection filters: over `chunks`, as the host joins it with `documents`.
+
+
+def kind(value: Kind) -> Condition:
+    return _having(curated.c.chunk_kind == value)
+
+
+def policy(value: Policy) -> Condition:
+    return _having(curated.c.usage_policy == value)
+
+
+def status(value: Status) -> Condition:
+    return sa.true() if value == "all" else _having(curated.c.is_active.is_(value == "active"))
+
+
+def source_type(value: Annotated[Text, Field(min_length=1, max_length=32)]) -> Condition:
+    return _having(curated.c.source_type == value)
+
+
+def source_ref(value: Annotated[Text, Field(min_length=1, max_length=2048)]) -> Condition:
+    return _having(curated.c.source_ref == value)
+
+
+def query(value: Annotated[Text, Field(min_length=1, max_length=1000)]) -> Condition:
+    """Every word is somewhere in the chunk or its document's title."""
+    words = value.split()
+    texts = (chunks.c.content, documents.c.title)
+    return sa.and_(*(sa.or_(*(text.icontains(word, autoescape=True) for text in texts)) for word in words))
+
+
+def _having(condition: Condition) -> Condition:
+    return chunks.c.seq.in_(sa.select(curated.c.seq).where(condition))

@@ -1,0 +1,35 @@
+"""What the knowledge plugin adds to the schema."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from kb_framework.store.store import Tx
+from kb_knowledge.tables import COLUMNS, INDEXED, events, left_over, snapshot_chunks, snapshots
+
+
+def add_curation(tx: Tx) -> None:
+    """Every chunk that is there becomes an active fact of normal use, as its defaults say."""
+    for name, definition in COLUMNS.items():
+        tx.execute(sa.text(f"ALTER TABLE chunks ADD COLUMN {name} {definition}"))
+    # Where the same text came from before is asked with every chunk that is added.
+    for name in (*INDEXED, "content_hash"):
+        tx.execute(sa.text(f"CREATE INDEX chunks_by_{name} ON chunks (organization_id, {name})"))
+
+
+def create_events(tx: Tx) -> None:
+    """The log can be added to, and nothing else: the database itself refuses to change or delete what it says."""
+    for table in (events, left_over):
+        table.create(tx.connection)
+    for verb in ("UPDATE", "DELETE"):
+        tx.execute(
+            sa.text(
+                f"CREATE TRIGGER knowledge_chunk_events_no_{verb.lower()} BEFORE {verb} ON {events.name} "
+                "BEGIN SELECT RAISE(ABORT, 'events cannot be changed or deleted'); END"
+            )
+        )
+
+
+def create_snapshots(tx: Tx) -> None:
+    for table in (snapshots, snapshot_chunks):
+        table.create(tx.connection)

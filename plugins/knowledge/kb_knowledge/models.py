@@ -1,0 +1,224 @@
+"""What the knowledge routes take and give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from kb_framework.paging import PageMeta
+from kb_framework.validation import Body, ChunkId, Text
+
+Reason = Annotated[Text, Field(max_length=255)]
+EventType = Literal["deactivated", "activated", "reclassified", "policy_changed", "added_from_research", "deleted_hard"]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+class Event(BaseModel):
+    """Who changed what of which chunk, when and why."""
+
+    id: str
+    user_id: str
+    chunk_id: str
+    event_type: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    reason: str | None
+    created_at: str
+
+
+class EventPage(BaseModel):
+    data: list[Event]
+    meta: PageMeta
+
+
+class ChunkSummary(BaseModel):
+    """A chunk with its curation. `preview` is the beginning of its text, or null where a model must not read it."""
+
+    id: str
+    document_id: int
+    title: str
+    path: str | None
+    chunk_index: int
+    preview: str | None
+    content_hash: str
+    is_active: bool
+    chunk_kind: str
+    usage_policy: str
+    source_type: str | None
+    source_ref: str | None
+    source_title: str | None
+    confidence: float | None
+    created_at: str
+
+
+class ChunkPage(BaseModel):
+    data: list[ChunkSummary]
+    meta: PageMeta
+
+
+class ChunkDetail(ChunkSummary):
+    """A chunk with its whole text, its metadata and its last events, newest first."""
+
+    content: str | None
+    metadata: dict[str, Any]
+    job_id: str
+    events: list[Event]
+
+
+class ChunkChanged(ChunkSummary):
+    """The chunk as it is now; `changed` says whether the request made it so."""
+
+    changed: bool
+
+
+class LeftOver(BaseModel):
+    """Curation that waits for its text to come back: the chunk it was about is gone."""
+
+    chunk_id: str
+    content_hash: str
+    document_title: str
+    document_path: str | None
+    is_active: bool
+    chunk_kind: str
+    usage_policy: str
+    created_at: str
+
+
+class LeftOverPage(BaseModel):
+    data: list[LeftOver]
+    meta: PageMeta
+
+
+class Caps(Body):
+    """How many chunks of each kind a context may have; null is no limit."""
+
+    max_facts: Annotated[int, Field(ge=0, le=100)] | None = None
+    max_angles: Annotated[int, Field(ge=0, le=100)] | None = 1
+    max_examples: Annotated[int, Field(ge=0, le=100)] | None = 1
+    max_quotes: Annotated[int, Field(ge=0, le=100)] | None = None
+
+
+class ContextIn(Body):
+    """A question, and how much knowledge to give with it."""
+
+    query: Annotated[Text, Field(max_length=10_000), AfterValidator(_not_blank)]
+    top_k: Annotated[int, Field(ge=1, le=100, description="How many candidates are looked at.")] = 20
+    caps: Caps = Caps()
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="How long the prompt may be.")] = 4000
+    pin: Annotated[list[ChunkId], Field(max_length=100, description="Chunks to use in any case.")] = []
+    exclude: Annotated[list[ChunkId], Field(max_length=1000, description="Chunks not to use.")] = []
+
+    @model_validator(mode="after")
+    def _decided(self) -> ContextIn:
+        both = sorted(set(self.pin) & set(self.exclude))
+        if both:
+            raise ValueError(f"{both[0]} is both in pin and in exclude")
+        return self
+
+
+class ContextChunk(BaseModel):
+    """A chunk of a context, under the label by which an answer cites it."""
+
+    label: str
+    chunk_id: str
+    document_id: int
+    title: str
+    citation: str
+    content: str
+    chunk_kind: str
+    usage_policy: str
+    source_type: str | None
+    source_ref: str | None
+    source_title: str | None
+    score: float | None
+    tokens: int
+    pinned: bool
+
+
+class Rejected(BaseModel):
+    chunk_id: str
+    reason: str
+
+
+class Sections(BaseModel):
+    facts: list[ContextChunk] = []
+    angles: list[ContextChunk] = []
+    examples: list[ContextChunk] = []
+    quotes: list[ContextChunk] = []
+
+
+class Context(Sections):
+    """What a generator is given, and what was left out."""
+
+    rejected: list[Rejected]
+    prompt: str
+    tokens: int
+    snapshot_id: str
+    hint: str | None = None
+
+
+class Citation(BaseModel):
+    """What an answer refers to. One that is not `valid` points at nothing in the context."""
+
+    label: str
+    valid: bool
+    chunk_id: str | None = None
+    title: str | None = None
+    citation: str | None = None
+
+
+class Answer(BaseModel):
+    """Generated text; citations that point outside of the context are marked in it."""
+
+    text: str
+    model: str
+    citations: list[Citation]
+
+
+class Asked(BaseModel):
+    """An answer, or (null) no generator is configured and the context is the result."""
+
+    answer: Answer | None
+    snapshot_id: str
+    context: Context
+
+
+class AnswerIn(Body):
+    """What a generator somewhere else made of a snapshot's prompt."""
+
+    text: Annotated[Text, Field(max_length=1_000_000), AfterValidator(_not_blank)]
+    model: Annotated[Text, Field(min_length=1, max_length=255)]
+
+
+class SnapshotChunk(BaseModel):
+    chunk_id: str
+    section: str
+    label: str
+
+
+class SnapshotSummary(BaseModel):
+    id: str
+    user_id: str
+    query: str
+    options: dict[str, Any]
+    answered: bool
+    created_at: str
+
+
+class Snapshot(SnapshotSummary):
+    """What a context was made of, and what became of it."""
+
+    prompt: str
+    chunks: list[SnapshotChunk]
+    answer: Answer | None
+
+
+class SnapshotPage(BaseModel):
+    data: list[SnapshotSummary]
+    meta: PageMeta

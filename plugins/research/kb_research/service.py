@@ -1,0 +1,158 @@
+"""Searching every source, and adding what somebody decided to keep."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from kb_knowledge.adding import AddingService
+from kb_knowledge.api import NewChunk
+
+from kb_framework.api import Actor, ResearchQuery, ResearchResult
+from kb_framework.errors import KBError
+from kb_framework.paging import Page, PageMeta
+from kb_framework.plugins import Plugins
+from kb_framework.store.limits import Limit, Limiter
+from kb_framework.store.store import Store, Tx
+from kb_framework.store.tables import now
+from kb_research.models import Added, AddIn, Filters, Result, SavedItem, SearchIn, SearchOut
+from kb_research.settings import ResearchSettings
+from kb_research.suggest import suggest
+from kb_research.tables import saved_items
+
+log = logging.getLogger("kb.research")
+
+STORE = "store"
+
+
+class ResearchService:
+    def __init__(
+        self,
+        store: Store,
+        plugins: Plugins,
+        limiter: Limiter,
+        build: Callable[[str, str], Any],
+        settings: ResearchSettings,
+        knowledge_adding: AddingService,
+    ) -> None:
+        self._store = store
+        self._plugins = plugins
+        self._limiter = limiter
+        self._build = build
+        self._settings = settings
+        self._adding = knowledge_adding
+        self._sources: dict[str, Any] = {}
+
+    def search(self, wanted: SearchIn, actor: Actor) -> SearchOut:
+        """The best of all sources; one that fails is said so, and the others answer."""
+        self._limiter.take("research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)])
+        query = _query(wanted, actor)
+        results: list[Result] = []
+        lost: list[str] = []
+        for item in self._plugins.research_sources:
+            try:
+                found = self._source(item.name).search(query)
+            except Exception as error:
+                lost.append(f"{item.name} was left out: {error.message if isinstance(error, KBError) else 'it failed'}")
+                log.warning("research source %s failed", item.name, exc_info=error)
+                continue
+            results += self._results(item.name, found, actor)
+        # Scores of different sources have nothing in common but their order: each counts from its own best.
+        results.sort(key=lambda result: (-result.score, result.source != STORE, result.source))
+        results = results[: wanted.limit]
+        return SearchOut(results=results, saved_id=self._save(wanted.query, results, actor), hint="; ".join(lost) or None)
+
+    def recent(self, actor: Actor, page: Page) -> tuple[list[SavedItem], PageMeta]:
+        """What the caller searched for, newest first."""
+        with self._store.read(actor.organization_id) as tx:
+            here = (tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept())
+            total = tx.scalar(sa.select(sa.func.count()).select_from(saved_items).where(*here))
+            query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(*here)
+            rows = tx.rows(page.cut(query.order_by(saved_items.c.seq.desc())))
+        return [SavedItem.model_validate(row) for row in rows], page.meta(total)
+
+    def add(self, wanted: AddIn, actor: Actor) -> Added:
+        limits = [Limit(self._settings.add_per_minute, 60), Limit(self._settings.add_per_day, 86_400)]
+        self._limiter.take("research.add", _who(actor), limits)
+        values = wanted.model_dump()
+        added = self._adding.add(NewChunk(text=values.pop("snippet_text"), **values), actor)
+        return Added(**added._asdict())
+
+    def _source(self, name: str) -> Any:
+        if name not in self._sources:
+            item = self._plugins.research_sources.get(name)
+            assert item is not None
+            self._sources[name] = self._build(self._plugins.research_sources.plugin_of(name), item.target)
+        return self._sources[name]
+
+    def _results(self, source: str, found: list[ResearchResult], actor: Actor) -> list[Result]:
+        """What is here is not offered again by another source, least of all what was pruned."""
+        if source != STORE:
+            known = self._adding.known([item.snippet_text for item in found], actor)
+            found = [item for item in found if item.snippet_text not in known]
+        best = max((item.score for item in found), default=0.0)
+        return [_result(source, item, max(0.0, item.score / best) if best > 0 else 1.0) for item in found]
+
+    def _save(self, query: str, results: list[Result], actor: Actor) -> str:
+        row = {
+            "id": str(uuid.uuid4()),
+            "organization_id": actor.organization_id,
+            "user_id": actor.user_id,
+            "query": query,
+            "results": [result.model_dump() for result in results],
+            "created_at": now(),
+        }
+        with self._store.write(actor.organization_id) as tx:
+            self._forget_old(tx)
+            tx.execute(sa.insert(saved_items).values(row))
+        return row["id"]
+
+    def _forget_old(self, tx: Tx) -> None:
+        for kept in self._kept():
+            tx.execute(sa.delete(saved_items).where(tx.owns(saved_items), ~kept))
+
+    def _kept(self) -> list[sa.ColumnElement[bool]]:
+        if not self._settings.keep_days:
+            return []
+        oldest = datetime.now(UTC) - timedelta(days=self._settings.keep_days)
+        return [saved_items.c.created_at >= oldest.isoformat(timespec="microseconds").replace("+00:00", "Z")]
+
+
+def _who(actor: Actor) -> str:
+    return f"{actor.organization_id}/{actor.user_id}"
+
+
+def _query(wanted: SearchIn, actor: Actor) -> ResearchQuery:
+    filters = wanted.filters or Filters()
+    return ResearchQuery(
+        wanted.query,
+        actor,
+        wanted.limit,
+        tuple(filters.tags or ()),
+        tuple(filters.source_types or ()),
+        filters.created_after,
+        filters.created_before,
+        filters.path_prefix,
+    )
+
+
+def _result(source: str, item: ResearchResult, score: float) -> Result:
+    guess = suggest(item.snippet_text)
+    return Result.model_validate(
+        {
+            "snippet_text": item.snippet_text,
+            "score": round(score, 6),
+            "source": source,
+            "source_type": item.source_type,
+            "source_ref": item.source_ref,
+            "source_title": item.source_title,
+            "suggested_kind": item.chunk_kind or guess.kind,
+            "suggested_policy": item.usage_policy or guess.policy,
+            "chunk_id": item.chunk_id,
+            "document_id": item.document_id,
+        }
+    )

@@ -1,0 +1,167 @@
+"""Many searches in one call: embedded in one batch, read from several connections, each failing alone."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from kb_framework.api import Actor
+from kb_framework.embedding import Embedding
+from kb_framework.errors import EmbedderUnavailable, InternalError, InvalidInput, KBError
+from kb_framework.store.store import Store
+from kb_framework.validation import validate
+from kb_framework.wire import ErrorV1
+from kb_search.budget import Draft, cost, fit, unlimited
+from kb_search.models import (
+    MAX_QUERIES,
+    BulkCounts,
+    BulkSearchIn,
+    BulkSearchItem,
+    BulkSearchOut,
+    SearchIn,
+    SearchOut,
+)
+from kb_search.service import Page, SearchService, envelope
+
+log = logging.getLogger("kb.search")
+
+# One connection answers so many queries: a thread has to be worth its start.
+_PER_READER = 25
+_MAX_READERS = 4
+
+
+@dataclass(slots=True)
+class _Query:
+    """One of the searches on its way: as it was given, what it asks for, what was found, or what went wrong."""
+
+    given: Any
+    wanted: SearchIn | None = None
+    page: Page | None = None
+    drafts: list[Draft] | None = None
+    answer: SearchOut | None = None
+    error: KBError | None = None
+
+
+class BulkSearchService:
+    def __init__(self, store: Store, search: SearchService, embedding: Embedding) -> None:
+        self._store = store
+        self._search = search
+        self._embedding = embedding
+
+    def bulk_search(self, asked: BulkSearchIn, actor: Actor, purpose: str = "search") -> BulkSearchOut:
+        if len(asked.queries) > MAX_QUERIES:
+            raise InvalidInput(f"queries: max {MAX_QUERIES} items", field="queries")
+        queries = [_Query(given) for given in asked.queries]
+        for query in queries:
+            try:
+                query.wanted = _validated(query.given)
+            except KBError as error:
+                query.error = error
+        valid = [query for query in queries if query.wanted]
+        vectors = self._vectors([query.wanted for query in valid if query.wanted])
+        parts = list(_parts(valid))
+        if len(parts) > 1:
+            with ThreadPoolExecutor(len(parts)) as readers:
+                list(readers.map(lambda part: self._find(part, vectors, actor, purpose), parts))
+        else:
+            for part in parts:
+                self._find(part, vectors, actor, purpose)
+        self._finish(queries, asked.max_tokens)
+        items = [_item(query) for query in queries]
+        failed = sum(1 for query in queries if query.error)
+        return _response(items, failed)
+
+    def _vectors(self, wanted: Sequence[SearchIn]) -> dict[str, bytes | KBError]:
+        """The vectors of all queries that need one, or what kept them from being made."""
+        texts = list({item.query for item in wanted if item.mode != "lexical" and not item.syntax})
+        if not texts:
+            return {}
+        try:
+            made = self._embedding.encode(texts)
+        except KBError as error:
+            return dict.fromkeys(texts, error)
+        if made is None:
+            unavailable = EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
+            return dict.fromkeys(texts, unavailable)
+        return dict(zip(texts, made, strict=True))
+
+    def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> None:
+        with self._store.read(actor.organization_id) as tx:
+            for query in part:
+                assert query.wanted
+                try:
+                    vector = None if query.wanted.syntax else vectors.get(query.wanted.query)
+                    query.page = self._search.find(tx, query.wanted, actor, purpose=purpose, vector=vector)
+                    query.answer = self._search.answer(tx, query.page)
+                except KBError as error:
+                    query.error = error
+                except Exception as error:  # noqa: BLE001 - whatever one query raises costs that query alone
+                    query.error = _unexpected(error)
+            found = [query for query in part if query.page]
+            drafts = self._search.drafts(tx, [query.page for query in found if query.page])
+            for query, hits in zip(found, drafts, strict=True):
+                query.drafts = hits
+
+    def _finish(self, queries: list[_Query], max_tokens: int | None) -> None:
+        """Give the answers their hits: within each query's own budget, then within that of the call."""
+        numbered = [(number, query) for number, query in enumerate(queries) if query.drafts is not None and not query.error]
+        for _, query in numbered:
+            assert query.wanted and query.page and query.answer and query.drafts is not None
+            own = query.wanted.max_tokens
+            fitted = unlimited(query.drafts) if own is None else fit([query.drafts], own - envelope(query.answer))[0]
+            self._search.finished(query.answer, query.page, fitted)
+            if max_tokens is not None:
+                for draft in query.drafts[: len(fitted.hits)]:
+                    draft.hit.snippet = None
+                del query.drafts[len(fitted.hits) :]
+        if max_tokens is None:
+            return
+        pages: list[list[Draft]] = [[] for _ in queries]
+        overhead = cost(_response([], 0).model_dump())
+        for query in queries:
+            overhead += cost(_item(query).model_dump()) if query.error else cost({"query": query.given}) + _ITEM
+            overhead += envelope(query.answer) if query.answer and not query.error else 0
+        for number, query in numbered:
+            pages[number] = query.drafts or []
+        fitted_pages = fit(pages, max_tokens - overhead, once=True)
+        for number, query in numbered:
+            assert query.page and query.answer
+            truncated = query.answer.truncated
+            self._search.finished(query.answer, query.page, fitted_pages[number])
+            query.answer.truncated |= truncated
+
+
+_ITEM = cost({"schema_version": "bulk_search_item.v1", "response": None, "error": None})
+
+
+def _parts(queries: list[_Query]) -> Iterator[list[_Query]]:
+    count = max(1, min(_MAX_READERS, len(queries) // _PER_READER))
+    return (queries[start::count] for start in range(count)) if queries else iter(())
+
+
+def _validated(given: Any) -> SearchIn:
+    if not isinstance(given, dict):
+        raise InvalidInput('a search must be an object: {"query": "…"}', field="query")
+    return validate(SearchIn, given)
+
+
+def _item(query: _Query) -> BulkSearchItem:
+    error = ErrorV1.model_construct(**query.error.v1()) if query.error else None
+    return BulkSearchItem.model_construct(
+        schema_version="bulk_search_item.v1", query=query.given, response=None if error else query.answer, error=error
+    )
+
+
+def _response(items: list[BulkSearchItem], failed: int) -> BulkSearchOut:
+    counts = BulkCounts(total=len(items), succeeded=len(items) - failed, failed=failed)
+    return BulkSearchOut.model_construct(schema_version="bulk_search_response.v1", results=items, summary=counts)
+
+
+def _unexpected(error: Exception) -> KBError:
+    number = uuid.uuid4().hex[:16]
+    log.error("a query of a bulk search failed: %s", number, exc_info=error)
+    return InternalError(f"something went wrong; it was logged as {number}", id=number)

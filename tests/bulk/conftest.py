@@ -1,0 +1,94 @@
+"""What the tests of bulk operations under stress share: large collections in seconds, and looking at them from outside."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kb_framework.app import KB, open_kb
+from kb_framework.client import AsgiTransport, Engine
+from kb_framework.web import create_app
+
+_SYNTHETIC = Path(__file__).parents[2] / "benchmarks" / "synthetic.py"
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> Any:
+    """The loader that the benchmarks use."""
+    spec = importlib.util.spec_from_file_location("kb_synthetic", _SYNTHETIC)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by name.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def filled(kb_home: Path, synthetic: Any) -> Callable[..., None]:
+    """Fills the test's data folder: documents with ids from 1, the even ones tagged `old`, all tagged `all`, with files."""
+
+    def fill(documents: int, chunks_each: int = 1) -> None:
+        kb = open_kb()
+        try:
+            synthetic.fill(kb, synthetic.items(documents, chunks_each, words=20), files=True)
+        finally:
+            kb.close()
+
+    return fill
+
+
+@dataclass
+class Opened:
+    """A knowledge base in this process, with its parts and with a client."""
+
+    kb: KB
+    engine: Engine
+    closed: bool = False
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a bulk operation could change, but for jobs."""
+        with self.kb.store.read() as tx:
+            read = tx.connection.exec_driver_sql
+            return {
+                "documents": read("SELECT id, updated_at FROM documents ORDER BY id").fetchall(),
+                "tags": read("SELECT document_id, tag FROM document_tags ORDER BY 1, 2").fetchall(),
+                "chunks": read("SELECT count(*), sum(seq) FROM chunks").fetchall(),
+                "text": read("SELECT count(*) FROM chunks_fts_docsize").scalar(),
+                "files": sorted(self.kb.files.keys()),
+                "waiting": read("SELECT key FROM file_removals ORDER BY key").fetchall(),
+            }
+
+    def complaints(self) -> list[str]:
+        return [check["message"] for check in self.engine.get("/doctor")["checks"] if check["state"] != "ok"]
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.engine.close()
+
+    def last_job(self) -> dict[str, Any] | None:
+        found = self.engine.list_jobs(per_page=1)["data"]
+        return found[0] if found else None
+
+
+@pytest.fixture
+def opened(kb_home: Path) -> Iterator[Callable[[], Opened]]:
+    """Opens the test's data folder, as often as a test likes; what is still open in the end is closed."""
+    all_opened: list[Opened] = []
+
+    def open_it() -> Opened:
+        kb = open_kb()
+        all_opened.append(Opened(kb, Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)))
+        return all_opened[-1]
+
+    yield open_it
+    for item in all_opened:
+        item.close()

@@ -1,0 +1,103 @@
+"""How text becomes words: the same word is found in whatever form, width, composition or script it was written."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb_framework.store.text import MAX_TERMS, find_terms, index_fields, phrase_terms, query_terms
+
+
+def matches(text: str, query: str) -> bool:
+    indexed = index_fields([text])[0].split(" ")
+    return any(
+        term in indexed or (prefix and any(token.startswith(term) for token in indexed)) for term, prefix in query_terms(query)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("The studies were running for years", "study"),
+        ("The studies were running for years", "run"),
+        ("Die Häuser der Stadt sind nicht alt", "Wo ist das Haus?"),
+        ("Die Häuser der Stadt sind nicht alt", "Häuser"),
+        ("Die Häuser der Stadt sind nicht alt", "haus"),
+        ("Les enfants jouent dans la rue avec les chevaux", "enfant"),
+        ("Los gatos duermen en las casas de la ciudad", "gato casa"),
+        ("Дома в городе", "дом"),
+        ("Ёлка стоит", "елки"),
+        ("Οι γάτες", "γατα"),
+        ("हिन्दी भाषा", "हिन्दी"),
+        ("مُحَمَّد", "محمد"),
+        ("ภาษาไทยง่าย", "ไทย"),
+        ("백업은 매일 실행된다", "업은"),
+        ("毎晩バックアップを取る", "ﾊﾞｯｸｱｯﾌﾟ"),
+        ("ＫＢ２０２６", "kb2026"),
+        ("Straße", "STRASSE"),
+        ("snake_case_name", "case"),
+    ],
+)
+def test_a_word_is_found_in_another_form(text: str, query: str) -> None:
+    assert matches(text, query)
+
+
+@pytest.mark.parametrize(("text", "query"), [("universe", "cat"), ("백업", "업백"), ("バックアップ", "プクバ")])
+def test_another_word_is_not_found(text: str, query: str) -> None:
+    assert not matches(text, query)
+
+
+@pytest.mark.parametrize("text", ["냉장고와 café", "がぎぐげご", "Ångström", "हिन्दी"])
+def test_composed_and_decomposed_are_indexed_the_same(text: str) -> None:
+    assert index_fields([unicodedata.normalize("NFD", text)]) == index_fields([unicodedata.normalize("NFC", text)])
+
+
+def test_a_title_is_read_in_the_language_of_its_text() -> None:
+    title, _ = index_fields(["Häuser", "Die Häuser der Stadt sind nicht alt und auch nicht neu"])
+
+    assert len(title.split(" ")) == 2  # the word, and its German stem
+
+
+def test_english_text_is_indexed_once() -> None:
+    assert index_fields(["The quick foxes are jumping over the dogs"]) == ["the quick fox are jump over the dog"]
+
+
+def test_any_verbatim_word_is_found_whatever_the_language_of_the_rest() -> None:
+    text = "Die Studie über running shoes und die Häuser von Paris ist nicht alt"
+
+    assert all(matches(text, word) for word in text.split())
+
+
+def test_a_phrase_has_the_words_side_by_side_in_the_index() -> None:
+    for text in ("He was running shoes for the team", "Die alten Häuser sind auch nicht schön", "오늘 백업은 매일"):
+        indexed = f" {index_fields([text])[0]} "
+        words = " ".join(text.split()[1:3])
+        assert any(f" {' '.join(way)} " in indexed for way, _ in phrase_terms(words))
+
+
+def test_a_phrase_may_end_in_the_beginning_of_a_word() -> None:
+    assert phrase_terms("old running", prefix=True) == [(["old", "run"], False), (["old", "running"], True)]
+    assert phrase_terms("old runn", prefix=True) == [(["old", "runn"], True)]
+    assert phrase_terms("백") == [(["백"], True)]
+    assert phrase_terms("?!") == []
+
+
+def test_terms_are_pointed_out_in_the_text_as_it_was_written() -> None:
+    text = "Zwei Studies, cafe\u0301 und 백업은"
+    places = {text[start:end] for start, end, _ in find_terms(text, query_terms("study café 백업"))}
+
+    assert places == {"Studies", "cafe\u0301", "백업"}
+
+
+@given(st.text())
+def test_any_text_finds_itself(text: str) -> None:
+    terms = query_terms(text)
+    tokens = {token for token in index_fields([text])[0].split(" ") if token}
+
+    assert len(terms) <= MAX_TERMS
+    assert bool(terms) == bool(tokens)
+    if terms and len(terms) < MAX_TERMS:
+        assert any(term in tokens or (prefix and any(t.startswith(term) for t in tokens)) for term, prefix in terms)

@@ -1,0 +1,126 @@
+"""What a person sees: colour, links and a bar in a terminal, plain text in a pipe; and `kb open`."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from kb_search.render import wrapped
+
+from kb_framework.client import Engine
+from kb_framework.testing import Run
+
+KB = [sys.executable, "-m", "kb_framework"]
+
+
+@pytest.fixture
+def home(kb_home: Path, tmp_path: Path, kb_run: Run) -> Path:
+    """A folder that was added."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    text = "# Ops\n\n" + "Some words before it comes to the point.\n\n" * 3 + "Access keys are rotated every 90 days.\n"
+    (folder / "keys.md").write_text(text, encoding="utf-8")
+    assert kb_run("add", str(folder)).returncode == 0
+    assert kb_run("note", "Keys \033[31mred\033[0m \x07 of a note").returncode == 0
+    return folder
+
+
+def in_terminal(*arguments: str, **environment: str) -> str:
+    """What `kb` writes to a terminal."""
+    read, write = pty.openpty()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        os.setsid()
+        for number in (0, 1, 2):
+            os.dup2(write, number)
+        os.execve(sys.executable, [*KB, *arguments], {**os.environ, "TERM": "xterm", **environment})
+    os.close(write)
+    parts = []
+    while True:
+        try:
+            part = os.read(read, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.waitpid(pid, 0)
+    os.close(read)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_shows_title_place_bar_and_the_words_that_match(home: Path) -> None:
+    shown = in_terminal("search", "rotated keys")
+
+    assert "\033[1m1. " in shown
+    assert "█" in shown
+    assert "\033[1;33mkeys\033[0m" in shown
+    assert "\033[1;33mrotated\033[0m" in shown
+    assert f"\033]8;;{(home / 'keys.md').as_uri()}\033\\" in shown
+    assert "notes/keys.md:1" in shown
+    # A text cannot colour the terminal, or ring its bell.
+    assert "\033[31m" not in shown
+    assert "\x07" not in shown
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_who_wants_no_colour_gets_none(home: Path, environment: dict[str, str]) -> None:
+    assert "\033" not in in_terminal("search", "rotated keys", **environment)
+
+
+def test_a_pipe_gets_plain_text(home: Path, kb_run: Run) -> None:
+    done = kb_run("search", "rotated keys", "--facets")
+
+    assert "\033" not in done.stdout
+    assert "█" not in done.stdout
+    assert re.search(r"^1\. Ops  notes/keys\.md:1$", done.stdout, re.MULTILINE)
+    assert "2 documents match" in done.stdout
+
+
+def test_open_prints_the_path_where_nobody_looks(home: Path, kb_run: Run) -> None:
+    kb_run("search", "rotated every 90 days", "--mode", "lexical")
+
+    assert kb_run("open", "1").stdout.strip() == str(home / "keys.md")
+    assert kb_run("open").stdout.strip() == str(home / "keys.md")
+    assert kb_run("open", "1", "--print").stdout.strip() == str(home / "keys.md")
+    assert kb_run("open", "doc:1").stdout.strip() == str(home / "keys.md")
+    assert kb_run("open", "doc:2").stdout.strip() == "document/2"
+
+
+def test_open_takes_the_id_of_a_chunk(home: Path, kb_run: Run, kb_engine: Engine) -> None:
+    chunk = kb_engine.search("rotated")["hits"][0]["chunk_id"]
+
+    assert kb_run("open", chunk.upper()).stdout.strip() == str(home / "keys.md")
+    done = kb_run("open", "00000000-0000-4000-8000-000000000000")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(("hit", "code"), [("99", 1), ("nonsense", 2), ("doc:99", 1)])
+def test_open_says_what_it_does_not_know(home: Path, kb_run: Run, hit: str, code: int) -> None:
+    done = kb_run("open", hit)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("kb: ")
+
+
+def test_open_starts_the_editor_at_the_line_or_the_pager(home: Path, tmp_path: Path, kb_run: Run) -> None:
+    editor = tmp_path / "vim"
+    editor.write_text("#!/bin/sh\necho edits $@\n")
+    editor.chmod(0o755)
+
+    kb_run("search", "rotated", "--mode", "lexical")
+    assert f"edits +1 {home / 'keys.md'}" in in_terminal("open", "1", EDITOR=str(editor), VISUAL="")
+    note = in_terminal("open", "doc:2", PAGER="cat")
+    assert "of a note" in note
+    assert "\033[31m" not in note
+
+
+def test_lines_are_wrapped_by_columns_not_characters() -> None:
+    assert wrapped("aa bb cc", 5) == ["aa bb", "cc"]
+    assert wrapped("백업정책", 4) == ["백업", "정책"]
+    assert wrapped("", 4) == []
