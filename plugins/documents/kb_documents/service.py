@@ -164,7 +164,7 @@ class DocumentsService:
             here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor))
             row = tx.execute(query.where(*here)).first()
         stored = self._files.find(row.file) if row and row.file else None
-        if stored is None:
+        if row is None or stored is None:
             raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
         return stored, name

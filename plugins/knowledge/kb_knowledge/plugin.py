@@ -175,7 +175,7 @@ def kb_commands() -> list[api.Command]:
         command("chunks list", "list_chunks", "List chunks with their curation."),
         command("chunks show", "show", "Show a chunk with its text, curation and last events."),
         command("chunks deactivate", "deactivate", "Take chunks out of every search."),
-        command("chunks activate", "activate", "Let chunks be found again.", "knowledge.deactivate"),
+        command("chunks activate", "activate", "Let chunks be found again."),
         command("chunks reclassify", "reclassify", "Say what chunks are: fact, angle, example or quote."),
         command("chunks set-policy", "set_policy", "Say what chunks may be used for."),
         command("chunks delete", "delete", "Delete a chunk for good."),
