@@ -1,6 +1,6 @@
 """What one call of 100 queries costs against 100 calls of one, over HTTP, with a real server.
 
-    python benchmarks/search_bulk.py [--documents 2000] [--rounds 5]
+    python benchmarks/search_bulk.py [--documents 1000] [--rounds 5] [--modes hybrid] [--hits 10]
 
 Each round does both, one after the other, and with them a call for each mode; the medians and their ratio are printed.
 """
@@ -27,19 +27,22 @@ QUERIES = 100
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--modes", nargs="*", default=["lexical", "vector", "hybrid"])
+    parser.add_argument("--hits", type=int, nargs="*", default=[3, 10])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KB_DATA_DIR"] = folder
         server = start_server()
         try:
-            measure(server.url, options.documents, options.rounds)
+            measure(server.url, options)
         finally:
             stop_server(server)
 
 
-def measure(url: str, documents: int, rounds: int) -> None:
+def measure(url: str, options: argparse.Namespace) -> None:
+    documents, rounds = options.documents, options.rounds
     chance = random.Random(7)
     vocabulary = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10))) for _ in range(WORDS)]
     weights = [1 / (rank + 1) for rank in range(WORDS)]
@@ -52,13 +55,13 @@ def measure(url: str, documents: int, rounds: int) -> None:
         keeping.post("/notes", {"text": text(150), "title": f"note {number}"})
     print(f"{documents} documents, {QUERIES} queries, {rounds} rounds")
     print(f"{'mode':<9} {'k':>3} {'singles ms':>11} {'kept alive':>11} {'bulk ms':>9} {'ratio':>6} {'kept alive':>11}")
-    for mode in ("lexical", "vector", "hybrid"):
-        for k in (3, 10):
+    for mode in options.modes:
+        for k in options.hits:
             queries = [{"query": text(6), "mode": mode, "k": k} for _ in range(QUERIES)]
             calls: dict[str, Callable[[], Any]] = {
                 "single": lambda queries=queries: [Caller(url).post("/search", query) for query in queries],
-                "kept": lambda queries=queries: [keeping.post("/search", query) for query in queries],
-                "bulk": lambda queries=queries: keeping.post("/search/bulk", {"queries": queries}),
+                "kept": lambda queries=queries: Caller(url, keep=True).each("/search", queries),
+                "bulk": lambda queries=queries: Caller(url).post("/search/bulk", {"queries": queries}),
             }
             spent: dict[str, list[float]] = {name: [] for name in calls}
             for _ in range(rounds + 1):
@@ -77,6 +80,9 @@ class Caller:
         self._address = urlsplit(url)
         self._keep = keep
         self._connection: http.client.HTTPConnection | None = None
+
+    def each(self, path: str, bodies: list[Any]) -> list[Any]:
+        return [self.post(path, body) for body in bodies]
 
     def post(self, path: str, body: Any) -> Any:
         connection = self._connection or http.client.HTTPConnection(self._address.hostname or "", self._address.port)

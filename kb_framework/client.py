@@ -307,15 +307,23 @@ class AsgiTransport:
         }
 
     async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        import asyncio
+
         scope = self._scope(method, target, {"content-length": str(len(body)), **headers})
+        answered = asyncio.Event()
         sent: list[Any] = []
         incoming: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Any:
+            if not incoming:
+                # Whoever asks stays until the answer is complete: a file is only sent to someone who is there.
+                await answered.wait()
             return incoming.pop(0) if incoming else {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                answered.set()
 
         await self._app(scope, receive, send)
         start = next(message for message in sent if message["type"] == "http.response.start")

@@ -518,9 +518,9 @@ def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candida
 
 
 @hookspec
-def kb_gate_hits(  # type: ignore[empty-body]
+def kb_gate_hits(
     query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
-) -> Iterable[api.Rejection]:
+) -> Iterable[api.Rejection]:  # type: ignore[empty-body]
     """Reject hits that are not relevant to the question, before a context is made of them.
 
     Called once per context with the best hits, best first, every gate every time. Return rejections; what any gate rejects is

@@ -191,9 +191,10 @@ class Asking:
         offered = capabilities.elicitation if capabilities else None
         # Before there were modes, every client that could ask could show a form.
         self.possible = offered is not None and (offered.form is not None or offered.url is None)
+        self.answer: Answer | None = None
         said = (params.input_responses or {}).get(_QUESTION)
-        has_answer = isinstance(said, types.ElicitResult) and params.request_state is not None
-        self.answer = Answer(said.action, params.request_state) if has_answer else None  # type: ignore[union-attr, arg-type]
+        if isinstance(said, types.ElicitResult) and params.request_state is not None:
+            self.answer = Answer(said.action, params.request_state)
 
     def __call__(self, question: str, state: str) -> Answer:
         if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):

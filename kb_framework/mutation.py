@@ -144,7 +144,8 @@ class Mutation:
     ) -> MutationResult:
         scope = SCOPES[kind.over]
         tx.backend.begin_plan(tx.connection)
-        columns = [scope.key, scope.document.label("document"), sa.literal(_WAITING)]
+        # All of them are tried at once first.
+        columns = [scope.key, scope.document.label("document"), sa.literal(_APPLYING)]
         found = self.matching(tx, kind, columns, where, actor, selection or {})
         frozen = tx.execute(sa.insert(plan_items).from_select(["item", "document_id", "state"], found))
         plan = Plan(
@@ -232,13 +233,9 @@ class Mutation:
     def _apply(self, tx: Tx, plan: Plan, failures: dict[int, str]) -> None:
         """All at once; where that fails, in halves, until the documents or chunks that cannot be processed stand alone."""
         applying = sa.select(plan_items.c.item).where(plan_items.c.state == _APPLYING)
-        parts: list[list[int] | None] = [None]
+        parts: list[list[int]] = [[]]
         while parts:
-            part = parts.pop()
-            if part is None:
-                tx.execute(sa.update(plan_items).where(plan_items.c.state == _WAITING).values(state=_APPLYING))
-            else:
-                self._mark(tx, part, _APPLYING)
+            self._mark(tx, parts.pop(), _APPLYING)
             try:
                 with tx.savepoint():
                     self._plugins.apply_mutation(plan, applying, tx)

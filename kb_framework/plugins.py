@@ -432,7 +432,7 @@ class Plugins:
                 for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
                     reasons.setdefault(rejection.chunk, rejection.reason)
             except Exception as error:
-                raise PluginFailed(self.report(plugin, "kb_gate_hits", error)) from error
+                raise self.report(plugin, "kb_gate_hits", error) from error
         return reasons
 
 

@@ -17,7 +17,10 @@ from kb_framework.api import Candidate, Hit, RetrievalQuery
 from kb_framework.errors import ConfigInvalid, InvalidInput, KBError
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
+from kb_framework.store.chunks import allowed_chunks
+from kb_framework.store.sql import among
 from kb_framework.store.store import Tx
+from kb_framework.store.tables import chunks
 
 log = logging.getLogger("kb.retrieval")
 
@@ -70,7 +73,7 @@ class Retrieval:
             started = time.perf_counter()
             try:
                 retriever = self._retriever(name)
-                lists[name] = retriever.retrieve(query, tx)
+                lists[name] = _permitted(query, retriever.retrieve(query, tx), tx)
                 if hasattr(retriever, "weight"):
                     weights[name] = retriever.weight(query)
                 if hasattr(retriever, "hint") and (hint := retriever.hint(query, tx)):
@@ -118,6 +121,15 @@ class Retrieval:
                 raise ConfigInvalid(f"the reranker {name!r} is not available (KB_SEARCH_RERANKER); available: {known}")
             self._built[key] = self._build(self._plugins.rerankers.plugin_of(name), item.target)
         return self._built[key]
+
+
+def _permitted(query: RetrievalQuery, found: list[Candidate], tx: Tx) -> list[Candidate]:
+    """What a retriever may return of what it did: no retriever can bring back what a plugin takes out of searches."""
+    if query.condition is None or not found:
+        return found
+    numbers = [candidate.chunk for candidate in found]
+    allowed = set(tx.connection.scalars(allowed_chunks(query, tx).where(among(chunks.c.seq, numbers))))
+    return [candidate for candidate in found if candidate.chunk in allowed]
 
 
 def _words(error: KBError) -> str:

@@ -271,7 +271,7 @@ class Edge:
             body = json.dumps(refusal.flat()).encode()
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
             await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
-            await send_marked({"type": "http.response.body", "body": body})
+            await send_marked({"type": "http.response.body", "body": body, "more_body": False})
         else:
             await self.app(scope, in_time(receive, self._body_seconds), send_marked)
             await self._gate.remember_use()

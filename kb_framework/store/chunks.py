@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
 from kb_framework.store.sql import among
-from kb_framework.store.tables import Json, chunks
+from kb_framework.store.tables import Json, chunks, documents
 
 if TYPE_CHECKING:
     from kb_framework.plugins import Plugins
@@ -41,6 +41,14 @@ def has_id(ids: Iterable[str]) -> sa.ColumnElement[bool]:
 def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
     """What plugins add to every search hit."""
     return _added(item for item in plugins.chunk_columns if item.in_hits)
+
+
+def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
+    """The numbers of the chunks that a search may return: what a retriever selects from."""
+    allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
+    if query.condition is not None:
+        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id).where(query.condition)
+    return allowed
 
 
 def readable(plugins: Plugins, actor: Actor, tx: Tx) -> list[sa.ColumnElement[bool]]:

@@ -293,11 +293,12 @@ def release_files(tx: Tx, selected: sa.Select) -> None:
 
 def add_tags(tx: Tx, selected: sa.Select, tags: Iterable[str]) -> None:
     """Give every selected document every tag that it does not have yet."""
+    chosen = selected.subquery()
+    (number,) = chosen.c
     for tag in dict.fromkeys(tags):
-        has = sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag)
-        missing = sa.select(documents.c.organization_id, documents.c.id, sa.literal(tag)).where(
-            documents.c.id.in_(selected), documents.c.id.not_in(has)
-        )
+        # By the primary key, document by document: a list of all who have the tag may be far longer than the selection.
+        has = sa.exists().where(document_tags.c.document_id == number, document_tags.c.tag == tag)
+        missing = sa.select(sa.literal(tx.organization_id), number, sa.literal(tag)).where(~has)
         tx.execute(sa.insert(document_tags).from_select(["organization_id", "document_id", "tag"], missing))
 
 

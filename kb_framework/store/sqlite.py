@@ -97,6 +97,8 @@ class SqliteBackend:
     def _set_up_writer(self, connection: Any, _: Any) -> None:
         self._set_up(connection)
         connection.execute("PRAGMA journal_mode=WAL")
+        # Deleted means gone: without this the text would stay readable in the file until its pages are used again.
+        connection.execute("PRAGMA secure_delete=ON")
 
     def _set_up_reader(self, connection: Any, _: Any) -> None:
         self._set_up(connection)

@@ -15,6 +15,7 @@ in another way is indexed anew when it is opened.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -163,8 +164,9 @@ def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple
                 if term is not None:
                     yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
             continue
-        forms = {*_stems([word], "english"), _fold(word), *(_STEM + stem for stem in _stems([word], language))}
-        term = next(iter(forms & exact), None) or next((p for p in prefixes if _fold(word).startswith(p)), None)
+        term = next((form for form in _forms(word, language) if form in exact), None)
+        if term is None and prefixes:
+            term = next((prefix for prefix in prefixes if _fold(word).startswith(prefix)), None)
         if term is not None:
             yield start, place.end(), term
 
@@ -243,6 +245,13 @@ def _stems(words: list[str], language: str) -> list[str]:
         stem if word.isascii() else _fold(_in_script(word) if _OTHER_SCRIPT.search(word) else stem)
         for word, stem in zip(words, stems, strict=True)
     ]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _forms(word: str, language: str) -> tuple[str, ...]:
+    """By what a word of a text in that language may be found. Texts have the same few words again and again."""
+    marked = (_STEM + stem for stem in _stems([word], language))
+    return tuple(dict.fromkeys([*_stems([word], "english"), _fold(word), *marked]))
 
 
 def _in_script(word: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -92,3 +95,29 @@ def opened(kb_home: Path) -> Iterator[Callable[[], Opened]]:
     yield open_it
     for item in all_opened:
         item.close()
+
+
+@pytest.fixture
+def in_terminal(kb_home: Path) -> Callable[..., tuple[int, str]]:
+    """Runs `kb` with a terminal to answer from; may do something between the question and the answer. Its code and words."""
+
+    def run(*arguments: str, answer: str, before_answering: Callable[[], Any] = lambda: None) -> tuple[int, str]:
+        controlling, terminal = pty.openpty()
+        command = [sys.executable, "-m", "kb_framework", *arguments]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=terminal, stdout=pipe, stderr=pipe, text=True, bufsize=0, env=dict(os.environ))
+        said = ""
+        try:
+            with process:
+                assert process.stderr is not None
+                while (character := process.stderr.read(1)) and not (said := said + character).endswith("[y/N] "):
+                    pass
+                before_answering()
+                os.write(controlling, answer.encode())
+                said += process.stderr.read()
+                return process.wait(timeout=60), said
+        finally:
+            os.close(terminal)
+            os.close(controlling)
+
+    return run

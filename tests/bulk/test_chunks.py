@@ -16,6 +16,7 @@ import anyio
 import pytest
 import sqlalchemy as sa
 from kb_bulk.models import ChunksIn
+from sqlalchemy import event
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
@@ -107,7 +108,7 @@ def test_c1_any_number_of_chunks_is_one_statement(opened: Any, options: dict[str
     kb, engine = opened(KB_DISABLED_PLUGINS="legalhold")
     ids = [note(engine, f"note {number}")["id"] for number in range(5)]
     seen: list[str] = []
-    sa.event.listen(kb.store.backend.reader, "before_cursor_execute", lambda *a: seen.append(a[2]))
+    event.listen(kb.store.backend.reader, "before_cursor_execute", lambda *a: seen.append(a[2]))
 
     assert fetch(engine, *ids, UNKNOWN, **options)["found_count"] == 5
 
@@ -121,7 +122,7 @@ def test_c1_the_statement_finds_chunks_by_their_key(opened: Any) -> None:
     kb, engine = opened(KB_DISABLED_PLUGINS="legalhold")
     found = note(engine)
     seen: list[tuple[str, Any]] = []
-    sa.event.listen(kb.store.backend.reader, "before_cursor_execute", lambda *a: seen.append((a[2], a[3])))
+    event.listen(kb.store.backend.reader, "before_cursor_execute", lambda *a: seen.append((a[2], a[3])))
     fetch(engine, found["id"])
     [(statement, values)] = [(text, values) for text, values in seen if "FROM chunks" in text]
 

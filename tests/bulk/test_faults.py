@@ -337,6 +337,22 @@ def test_a_file_that_another_document_shares_stays_until_the_last_of_them_goes(k
     assert not path.exists()
 
 
+def test_what_was_deleted_cannot_be_read_from_the_files_any_more(kb_home, opened) -> None:
+    """B7: neither text nor vectors; what is left of the full text are single words, until its segments are merged."""
+    here = opened()
+    texts = [f"Sentence {number} that nobody else wrote in these words. " * 8 for number in range(60)]
+    ids = [here.engine.add_note(text)["document"]["id"] for text in texts]
+    with here.kb.store.read() as tx:
+        vectors = tx.connection.exec_driver_sql("SELECT embedding FROM chunks_vec_1").scalars().all()
+
+    here.engine.bulk_delete(document_ids=ids, force=True)
+    here.close()
+
+    left = b"".join(path.read_bytes() for path in kb_home.rglob("*") if path.is_file())
+    assert [text for text in texts if text[:40].encode() in left] == []
+    assert [vector for vector in vectors if vector[:64] in left] == []
+
+
 # Plugins that raise
 
 GUARD = """

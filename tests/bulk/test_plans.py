@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import pty
-import subprocess
-import sys
-import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -335,44 +330,19 @@ def test_b10_a_fingerprint_tells_any_two_sets_of_a_hundred_thousand_apart(kb_hom
     assert same[0].digest != other.digest
 
 
-def test_b10_the_command_does_exactly_what_it_showed(kb_server: RunningServer) -> None:
+def test_b10_the_command_does_exactly_what_it_showed(kb_server: RunningServer, in_terminal: Any) -> None:
     """A document that comes to match between the question and the answer stops the command."""
-    engine = connect()
-    notes(engine, 2, tags=["old"])
-    notes(engine, 3)
-    controlling, terminal = pty.openpty()
-    command = [sys.executable, "-m", "kb_framework", "bulk-remove", "--tags", "old"]
-    process = subprocess.Popen(
-        command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=0, env=dict(os.environ)
-    )
-    said: list[str] = []
-    asked = threading.Event()
+    with connect() as engine:
+        notes(engine, 2, tags=["old"])
+        notes(engine, 3)
 
-    def follow() -> None:
-        assert process.stderr is not None
-        while character := process.stderr.read(1):
-            said.append(character)
-            if "".join(said[-6:]) == "[y/N] ":
-                asked.set()
-        asked.set()
+        code, said = in_terminal(
+            "bulk-remove", "--tags", "old", answer="y\n", before_answering=lambda: engine.add_note("one more", tags=["old"])
+        )
 
-    following = threading.Thread(target=follow)
-    following.start()
-    try:
-        with process:
-            asked.wait(60)
-            engine.add_note("one more", tags=["old"])
-            os.write(controlling, b"y\n")
-            code = process.wait(timeout=60)
-            following.join()
-    finally:
-        os.close(terminal)
-        os.close(controlling)
-
-    assert code == 1
-    assert "2 documents then, 3 now" in "".join(said)
-    assert engine.list_documents(tags="old")["meta"]["total"] == 3
-    engine.close()
+        assert code == 1
+        assert "2 documents then, 3 now" in said
+        assert engine.list_documents(tags="old")["meta"]["total"] == 3
 
 
 def test_a_plan_is_a_plain_record() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kb_framework import hookspecs
 from kb_framework.bootstrap import read_bootstrap
+from kb_framework.client import connect
 from kb_framework.plugins import Plugins
 from kb_framework.testing import Install, Run
 
@@ -145,9 +146,24 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     run_lines(guide, kb_run)
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/hooks.md", "docs/plugins.md", "docs/search.md", "docs/settings.md"]
-)
+def test_the_examples_of_the_bulk_page_run(kb_home: Path, kb_run: Run) -> None:
+    page = text_of(DOCS / "bulk.md")
+    with connect() as engine:
+        names = {"engine": engine}
+        for block in blocks(page, "python"):
+            exec(compile(block, "docs/bulk.md", "exec"), names)
+    run_lines(page, kb_run)
+
+
+@pytest.mark.parametrize("page", ["knowledge", "research"])
+def test_the_commands_of_a_page_run(page: str, kb_home: Path, kb_run: Run) -> None:
+    run_lines(text_of(DOCS / f"{page}.md"), kb_run)
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text_of(path)):

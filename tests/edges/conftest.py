@@ -106,6 +106,8 @@ def server(server_home: Path) -> Iterator[RunningServer]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
-        running = start_server(KB_DATA_DIR=str(server_home))
+        # Many tests share it, so that it has to bear more than one user may ask of it.
+        limits = {f"KB_RESEARCH_{name}": "0" for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY")}
+        running = start_server(KB_DATA_DIR=str(server_home), **limits)
     yield running
     stop(running)

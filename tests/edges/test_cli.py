@@ -228,6 +228,25 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "search": ("search", "note"),
         "open": ("open", f"doc:{number}"),
         "chunks get": ("chunks", "get", chunk),
+        "chunks list": ("chunks", "list"),
+        "chunks show": ("chunks", "show", chunk),
+        "chunks deactivate": ("chunks", "deactivate", chunk),
+        "chunks activate": ("chunks", "activate", chunk),
+        "chunks reclassify": ("chunks", "reclassify", chunk, "--kind", "quote"),
+        "chunks set-policy": ("chunks", "set-policy", chunk, "--policy", "inspiration_only"),
+        "chunks bulk-deactivate": ("chunks", "bulk-deactivate", "--chunk-ids", chunk, "--yes"),
+        "chunks bulk-activate": ("chunks", "bulk-activate", "--chunk-ids", chunk, "--yes"),
+        "chunks bulk-reclassify": ("chunks", "bulk-reclassify", "--chunk-ids", chunk, "--chunk-kind", "fact", "--yes"),
+        "chunks bulk-set-policy": ("chunks", "bulk-set-policy", "--chunk-ids", chunk, "--usage-policy", "normal", "--yes"),
+        "chunks history": ("chunks", "history", chunk),
+        "chunks events": ("chunks", "events"),
+        "chunks left-over": ("chunks", "left-over"),
+        "ask": ("ask", "what is in the note"),
+        "impact": ("impact", chunk),
+        "snapshots": ("snapshots",),
+        "research search": ("research", "search", "note"),
+        "research add": ("research", "add", "a snippet", "--kind", "fact"),
+        "research recent": ("research", "recent"),
         "bulk-tag": ("bulk-tag", "--ids", str(number), "--add", "x", "--yes"),
         "bulk-set-tags": ("bulk-set-tags", "--ids", str(number), "--set", "y", "--yes"),
         "bulk-remove": ("bulk-remove", "--ids", str(number), "--yes"),
@@ -279,7 +298,8 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
     }
 
     # These go on until they are stopped, or have tests of their own that read their JSON.
-    elsewhere = {"serve", "watch", "sync", "import", "restore", "models install", "models list"}
+    elsewhere = {"serve", "watch", "eval", "sync", "import", "restore", "models install", "models list"}
+    elsewhere |= {"chunks delete", "snapshots show"}
     # A key would close the server that these tests share.
     elsewhere |= {"keys create", "keys list", "keys revoke", "keys rotate", "users remove"}
     assert own - elsewhere == set(json_commands(1, Path("x"), ""))

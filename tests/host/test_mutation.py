@@ -159,7 +159,7 @@ def refused(call: Callable[[], Any]) -> EngineError:
         (7 * 10**17 + 1, 10**18, 70, True),
     ],
 )
-def test_the_threshold_is_exceeded_only_above_it_in_whole_numbers(matched, total, threshold, exceeds) -> None:
+def test_b3_the_threshold_is_exceeded_only_above_it_in_whole_numbers(matched, total, threshold, exceeds) -> None:
     share = Share(matched, total, threshold)
 
     assert share.exceeds is exceeds
@@ -175,7 +175,7 @@ def test_a_share_of_nothing_is_zero_percent() -> None:
 
 
 @pytest.mark.parametrize(("count", "passes"), [(7, True), (8, False)])
-def test_exactly_seventy_percent_passes_and_more_is_refused(opened, count, passes) -> None:
+def test_b3_exactly_seventy_percent_passes_and_more_is_refused(opened, count, passes) -> None:
     here = opened()
     ids = here.add(*"abcdefghij")
 
@@ -186,7 +186,7 @@ def test_exactly_seventy_percent_passes_and_more_is_refused(opened, count, passe
         assert here.titles() == list("abcdefghij")
 
 
-def test_the_refusal_has_exactly_the_fields_of_the_contract_and_writes_no_job(opened) -> None:
+def test_b3_the_refusal_has_exactly_the_fields_of_the_contract_and_writes_no_job(opened) -> None:
     here = opened()
     ids = here.add(*"abcdefghij")
 
@@ -211,7 +211,7 @@ def test_the_refusal_has_exactly_the_fields_of_the_contract_and_writes_no_job(op
     assert here.engine.list_documents(tags="x")["meta"]["total"] == 0
 
 
-def test_force_passes_the_threshold(opened) -> None:
+def test_b3_force_passes_the_threshold(opened) -> None:
     here = opened()
     ids = here.add(*"abc")
 
@@ -221,14 +221,14 @@ def test_force_passes_the_threshold(opened) -> None:
     assert here.titles() == []
 
 
-def test_zero_switches_the_threshold_off(opened) -> None:
+def test_b3_zero_switches_the_threshold_off(opened) -> None:
     here = opened(KB_BULK_SAFETY_PERCENT="0")
     ids = here.add(*"abc")
 
     assert here.engine.bulk_delete(document_ids=ids)["succeeded"] == 3
 
 
-def test_with_no_documents_at_all_it_proceeds_and_has_a_job(opened) -> None:
+def test_b3_with_no_documents_at_all_it_proceeds_and_has_a_job(opened) -> None:
     here = opened()
 
     result = here.engine.bulk_delete(doc_type="note")
@@ -262,7 +262,7 @@ def test_a_preview_says_what_the_operation_would_say(opened) -> None:
 # Documents that fail
 
 
-def test_a_document_that_fails_is_rolled_back_alone(plugin, opened) -> None:
+def test_b6_a_document_that_fails_is_rolled_back_alone(plugin, opened) -> None:
     plugin("renamer", RENAME)
     here = opened()
     ids = here.add("a", "bad 1", "c", "bad 2", "e")
@@ -286,7 +286,7 @@ def test_a_documents_error_tells_no_path_and_no_sql(plugin, opened) -> None:
     assert "SELECT" not in result["errors"][0]["error"]
 
 
-def test_a_constraint_costs_the_document_that_breaks_it(plugin, opened) -> None:
+def test_b6_a_constraint_costs_the_document_that_breaks_it(plugin, opened) -> None:
     plugin("renamer", RENAME)
     here = opened()
     ids = here.add("a", "bad", "c")
@@ -346,7 +346,7 @@ def test_observers_see_only_the_documents_that_were_changed(plugin, opened) -> N
     assert sys.modules[module].seen == [("rename", 2, [ids[0], ids[2]])]
 
 
-def test_an_objection_to_one_document_lets_the_rest_through(plugin, opened) -> None:
+def test_b6_an_objection_to_one_document_lets_the_rest_through(plugin, opened) -> None:
     plugin(
         "hold",
         "from kb_framework import api, hookimpl\n\n\n"
@@ -450,7 +450,7 @@ def test_narrowings_of_several_plugins_are_combined(plugin, opened) -> None:
 # The record
 
 
-def test_a_bulk_job_records_what_was_asked_and_what_became_of_it(opened) -> None:
+def test_b5_a_bulk_job_records_what_was_asked_and_what_became_of_it(opened) -> None:
     here = opened()
     ids = here.add(*"abcdefghij")
 
@@ -478,7 +478,7 @@ def test_a_bulk_job_records_what_was_asked_and_what_became_of_it(opened) -> None
         ("bulk_set_tags", {"new_tags": []}, "bulk_set_tags"),
     ],
 )
-def test_each_operation_has_its_job_type(opened, method, fields, job_type) -> None:
+def test_b5_each_operation_has_its_job_type(opened, method, fields, job_type) -> None:
     here = opened()
     ids = here.add("a", "b")
 
@@ -488,7 +488,7 @@ def test_each_operation_has_its_job_type(opened, method, fields, job_type) -> No
     assert here.engine.list_jobs(job_type=job_type)["meta"]["total"] == 1
 
 
-def test_a_partly_failed_job_keeps_its_errors_as_json(plugin, opened) -> None:
+def test_b5_a_partly_failed_job_keeps_its_errors_as_json(plugin, opened) -> None:
     plugin("renamer", RENAME)
     here = opened()
     ids = here.add("a", "bad", "c")
@@ -501,7 +501,7 @@ def test_a_partly_failed_job_keeps_its_errors_as_json(plugin, opened) -> None:
     assert (job["document_id"], job["matched"], job["succeeded"], job["failed"]) == (2, 3, 2, 1)
 
 
-def test_a_400_writes_no_job(opened) -> None:
+def test_b5_a_400_writes_no_job(opened) -> None:
     here = opened()
     here.add("a")
 
@@ -520,7 +520,7 @@ def test_text_outside_ascii_stays_readable_in_the_record(opened) -> None:
     assert here.engine.get_job(result["job_id"])["filename"] == '{"tags": ["메모"]}'
 
 
-def test_a_commit_that_fails_changes_nothing_and_leaves_a_failed_job(plugin, opened) -> None:
+def test_b6_a_commit_that_fails_changes_nothing_and_leaves_a_failed_job(plugin, opened) -> None:
     plugin(
         "saboteur",
         "import sqlalchemy as sa\n\nfrom kb_framework import hookimpl\n\n\n"
@@ -552,7 +552,7 @@ def test_the_next_mutation_works_after_one_that_failed(plugin, opened) -> None:
     assert (result["matched"], result["succeeded"]) == (1, 1)
 
 
-def test_a_document_added_while_a_plan_is_frozen_is_not_part_of_it(plugin, opened) -> None:
+def test_b6_a_document_added_while_a_plan_is_frozen_is_not_part_of_it(plugin, opened) -> None:
     """The plan's documents are fixed before guards are asked: what a guard adds is not deleted with the rest."""
     plugin(
         "adder",

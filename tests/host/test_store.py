@@ -241,7 +241,7 @@ def test_a_newer_database_is_refused_by_whatever_opens_it(kb_home, kb_here, argu
     assert bytes_of(kb_home) == before
 
 
-def test_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, monkeypatch) -> None:
+def test_b13_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "bulk")
     with connect() as engine:
         added = [engine.add_note(f"note {number}") for number in range(3)]
@@ -637,3 +637,19 @@ def test_a_copy_of_the_folder_opens_elsewhere(kb_home, tmp_path, monkeypatch) ->
     with connect() as engine:
         assert engine.get_document(added["id"]) == added
         assert engine.get_file(added["id"]) == b"text"
+
+
+def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
+    with connect() as engine:
+        added = engine.add_note("The studies were running for years", title="kept")
+    with database(kb_home) as connection, connection:
+        connection.execute("DROP TABLE chunks_fts")
+        connection.execute("CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1)")
+        connection.execute("INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks")
+        connection.execute("DELETE FROM kb_migrations WHERE plugin = 'full text'")
+
+    with connect() as engine:
+        (hit,) = engine.search("study run", mode="lexical")["hits"]
+
+    assert hit["doc_id"] == added["document"]["id"]
+    assert rows(kb_home, "SELECT version FROM kb_migrations WHERE plugin = 'full text'") == [(2,)]

@@ -23,7 +23,7 @@ FILES = [
     ("src/main.md", b"# Main\n\n## Start\n\nThe keys of the source tree.\n"),
     ("src/deep/inner/tool.md", b"# Tool\n\nKeys in a deep folder.\n"),
     ("docs/keys.txt", b"Keys in plain text, without any heading."),
-    ("docs/2026-01-a.html", b"<html><body><h1>Page</h1><p>Keys on a page.</p></body></html>"),
+    ("docs/2026-01-a.html", b"<html><head><title>Page</title></head><body><h1>Page</h1><p>Keys on a page.</p></body></html>"),
 ]
 
 

@@ -58,7 +58,7 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     changes = f"{' and '.join(f'`{field}`' for field in operation)} say what is changed. " if operation else ""
     tool.__doc__ = (
-        f"{kind.help} Filters say WHICH {kind.over}, combined with AND, at least one. `tags` is a filter: it picks documents "
+        f"{kind.help} Filters select WHICH {kind.over}, combined with AND, at least one. `tags` is a filter: it picks documents "
         f"that have ALL of these tags, and never names tags to delete or change. {changes}"
         "Above the safety threshold the person is asked, or the call is refused: set `force` only if the person said so."
     )

@@ -225,8 +225,8 @@ def _sync_once(
 def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Upload the wanted files, several at a time; what each came to."""
     files: list[File] = compared["files"]
-    skipped = [file for file in listing.files if file not in set(files)]
-    outcomes = [{"path": file.shown, "state": "unchanged"} for file in skipped]
+    wanted = {file.source for file in files}
+    outcomes = [{"path": file.shown, "state": "unchanged"} for file in listing.files if file.source not in wanted]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
     limit = compared["max_file_bytes"]
     # Small files go several at a time; of the large ones only one is under way.

@@ -21,6 +21,11 @@ def kb_embedders() -> list[api.Embedder]:
 
 
 @hookimpl
+def kb_rerankers() -> list[api.Reranker]:
+    return [api.Reranker("late", "kb_embeddings.late_interaction:LateInteraction")]
+
+
+@hookimpl
 def kb_commands() -> list[api.Command]:
     def command(name: str, function: str, help: str) -> api.Command:
         return api.Command(name, f"kb_embeddings.commands:{function}", help=help, group="Engine")

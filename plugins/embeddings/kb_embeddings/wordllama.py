@@ -73,8 +73,15 @@ class WordLlama:
         parts = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
         return [vector for part in parts for vector in self._encode(part)]
 
+    def tokens(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    def token_vectors(self, tokens: list[int]) -> Any:
+        """A row for each token, as float32."""
+        return self._weights[tokens].astype("float32")
+
     def _encode(self, texts: list[str]) -> list[bytes]:
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+        tokens = self.tokens(texts)
         few = sum(map(len, tokens)) <= _FEW_TOKENS
         return [self._sum_up(ids) for ids in tokens] if few else self._average(tokens)
 

@@ -13,7 +13,7 @@ from kb_framework.store.sql import NewUuid, among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import BigId, documents, now
 from kb_knowledge import events
-from kb_knowledge.models import LeftOver
+from kb_knowledge.models import EventType, LeftOver
 from kb_knowledge.mutations import Curation, DeleteChunk
 from kb_knowledge.tables import curated, left_over
 
@@ -29,7 +29,7 @@ before = sa.Table(
     prefixes=["TEMPORARY"],
 )
 # What a change to each column is called.
-_CARRIED = {"is_active": "deactivated", "chunk_kind": "reclassified", "usage_policy": "policy_changed"}
+_CARRIED: dict[str, EventType] = {"is_active": "deactivated", "chunk_kind": "reclassified", "usage_policy": "policy_changed"}
 
 
 @contextmanager
@@ -120,5 +120,5 @@ class LeftOverService:
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(left_over).where(tx.owns(left_over)))
             query = sa.select(*(left_over.c[name] for name in LeftOver.model_fields)).where(tx.owns(left_over))
-            rows = tx.rows(page.cut(query.order_by(left_over.c.seq.desc())))
+            rows = tx.rows(page.cut(query.order_by(left_over.c.created_at.desc(), left_over.c.seq.desc())))
         return [LeftOver.model_validate(row) for row in rows], page.meta(total)

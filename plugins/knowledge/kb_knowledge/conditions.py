@@ -30,7 +30,7 @@ def narrow(actor: Actor, purpose: str, tx: Tx) -> Condition | None:
     """
     if purpose == UNCURATED:
         return None
-    hidden = [curated.c.is_active.is_(False)]
+    hidden: list[Condition] = [curated.c.is_active.is_(False)]
     if actor.reader == "model" or purpose == "model":
         hidden.append(curated.c.usage_policy == "never_generate")
     found = [chunks.c.seq.not_in(_these(tx, condition)) for condition in hidden if _any(tx, condition)]

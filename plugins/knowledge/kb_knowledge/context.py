@@ -186,10 +186,11 @@ class _Assembly:
                 continue
             used += item.tokens
             chosen[name].append(item)
-        sections = Sections(**chosen)
+        sections = Sections.model_validate(chosen)
         prompt = compose(self._wanted.query, sections)
         rejected = [Rejected(chunk_id=chunk_id, reason=reason) for chunk_id, reason in self._rejected.items()]
-        return Context(**chosen, rejected=rejected, prompt=prompt, tokens=_tokens(prompt), snapshot_id="")
+        made = {"rejected": rejected, "prompt": prompt, "tokens": _tokens(prompt), "snapshot_id": ""}
+        return Context.model_validate({**chosen, **made})
 
     def options(self, context: Context) -> dict[str, Any]:
         """What a snapshot says about how its context came about; everything in it was counted."""

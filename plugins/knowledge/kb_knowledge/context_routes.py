@@ -36,7 +36,8 @@ def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
 def context_model(plugins: Plugins) -> type[Any]:
     """A question with the filters that plugins offer for selections: what is looked at is said in the same words."""
     filters: Any = create_model("KnowledgeFilters", __base__=Body, **Selector(plugins).fields("chunks"))
-    return create_model("KnowledgeContext", __base__=models.ContextIn, filters=(filters | None, None))
+    field: Any = (filters | None, None)
+    return create_model("KnowledgeContext", __base__=models.ContextIn, filters=field)
 
 
 def _context(body: type[Any]) -> HTTPRouteHandler:

@@ -51,7 +51,9 @@ def record(
 
 def of_chunk(tx: Tx, chunk_id: str, limit: int) -> list[Event]:
     query = _select().where(tx.owns(events), events.c.chunk_id == chunk_id)
-    return [Event.model_validate(row) for row in tx.rows(query.order_by(events.c.seq.desc()).limit(limit))]
+    return [
+        Event.model_validate(row) for row in tx.rows(query.order_by(events.c.created_at.desc(), events.c.seq.desc()).limit(limit))
+    ]
 
 
 class EventsService:
@@ -63,13 +65,13 @@ class EventsService:
         with self._store.read(actor.organization_id) as tx:
             conditions = _conditions(tx, wanted)
             total = tx.scalar(sa.select(sa.func.count()).select_from(events).where(*conditions))
-            rows = tx.rows(page.cut(_select().where(*conditions).order_by(events.c.seq.desc())))
+            rows = tx.rows(page.cut(_select().where(*conditions).order_by(events.c.created_at.desc(), events.c.seq.desc())))
         return [Event.model_validate(row) for row in rows], page.meta(total)
 
     def export(self, actor: Actor, wanted: Mapping[str, str | None]) -> Iterator[bytes]:
         """Events as lines of JSON, oldest first, however many there are."""
         with self._store.read(actor.organization_id) as tx:
-            query = _select().where(*_conditions(tx, wanted)).order_by(events.c.seq)
+            query = _select().where(*_conditions(tx, wanted)).order_by(events.c.created_at, events.c.seq)
             result = tx.connection.execute(query, execution_options={"yield_per": 1000})
             for part in result.mappings().partitions(1000):
                 yield "".join(f"{Event.model_validate(dict(row)).model_dump_json()}\n" for row in part).encode()

@@ -14,6 +14,8 @@ from kb_knowledge.settings import KnowledgeSettings
 # What a token takes on the wire, with the frame around each piece; an answer beyond it is not one.
 _BYTES_PER_TOKEN = 1024
 _FRAME_BYTES = 1 << 16
+# Of a stream of events, whose empty lines and comments have no name.
+_OTHER_FIELDS = {b"", b"event", b"id", b"retry"}
 
 
 class GeneratorRefused(KBError):
@@ -62,6 +64,8 @@ class OpenAI:
         whole: list[bytes] = []
         for line in self._endpoint.lines(json.dumps(body).encode(), limit):
             name, _, value = line.strip().partition(b":")
+            if name in _OTHER_FIELDS:
+                continue
             if name != b"data":
                 # An endpoint that does not stream answers with one object.
                 whole.append(line)

@@ -81,7 +81,11 @@ class SnapshotsService:
     def _page(self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]) -> tuple[list[SnapshotSummary], PageMeta]:
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(snapshots).where(tx.owns(snapshots), *where))
-            query = sa.select(snapshots).where(tx.owns(snapshots), *where).order_by(snapshots.c.seq.desc())
+            query = (
+                sa.select(snapshots)
+                .where(tx.owns(snapshots), *where)
+                .order_by(snapshots.c.created_at.desc(), snapshots.c.seq.desc())
+            )
             rows = tx.rows(page.cut(query))
         return [SnapshotSummary.model_validate(_summary(row)) for row in rows], page.meta(total)
 

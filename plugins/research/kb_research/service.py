@@ -72,7 +72,7 @@ class ResearchService:
             here = (tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept())
             total = tx.scalar(sa.select(sa.func.count()).select_from(saved_items).where(*here))
             query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(*here)
-            rows = tx.rows(page.cut(query.order_by(saved_items.c.seq.desc())))
+            rows = tx.rows(page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc())))
         return [SavedItem.model_validate(row) for row in rows], page.meta(total)
 
     def add(self, wanted: AddIn, actor: Actor) -> Added:

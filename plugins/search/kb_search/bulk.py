@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +30,10 @@ from kb_search.service import Page, SearchService, envelope
 
 log = logging.getLogger("kb.search")
 
-# One connection answers so many queries: a thread has to be worth its start.
-_PER_READER = 25
-_MAX_READERS = 4
+_READERS = 4
+_SAMPLE = 4
+# Seconds of work per query, most of it then in the database, which lets others run meanwhile.
+_WORTH_A_THREAD = 0.02
 
 
 @dataclass(slots=True)
@@ -63,13 +65,14 @@ class BulkSearchService:
                 query.error = error
         valid = [query for query in queries if query.wanted]
         vectors = self._vectors([query.wanted for query in valid if query.wanted])
-        parts = list(_parts(valid))
+        # A few tell whether the rest is worth the threads: short queries are slower in several, which wait for each other.
+        slow = self._find(valid[:_SAMPLE], vectors, actor, purpose) > _WORTH_A_THREAD
+        parts = [part for start in range(_READERS) if (part := valid[_SAMPLE + start :: _READERS])] if slow else [valid[_SAMPLE:]]
         if len(parts) > 1:
             with ThreadPoolExecutor(len(parts)) as readers:
                 list(readers.map(lambda part: self._find(part, vectors, actor, purpose), parts))
-        else:
-            for part in parts:
-                self._find(part, vectors, actor, purpose)
+        elif parts and parts[0]:
+            self._find(parts[0], vectors, actor, purpose)
         self._finish(queries, asked.max_tokens)
         items = [_item(query) for query in queries]
         failed = sum(1 for query in queries if query.error)
@@ -89,13 +92,16 @@ class BulkSearchService:
             return dict.fromkeys(texts, unavailable)
         return dict(zip(texts, made, strict=True))
 
-    def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> None:
+    def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> float:
+        """Answer some of the queries from one connection; how many seconds of work each of them was."""
+        started = time.thread_time()
         with self._store.read(actor.organization_id) as tx:
+            revision = tx.corpus_revision()
             for query in part:
                 assert query.wanted
                 try:
                     vector = None if query.wanted.syntax else vectors.get(query.wanted.query)
-                    query.page = self._search.find(tx, query.wanted, actor, purpose=purpose, vector=vector)
+                    query.page = self._search.find(tx, query.wanted, actor, revision, purpose=purpose, vector=vector)
                     query.answer = self._search.answer(tx, query.page)
                 except KBError as error:
                     query.error = error
@@ -105,6 +111,7 @@ class BulkSearchService:
             drafts = self._search.drafts(tx, [query.page for query in found if query.page])
             for query, hits in zip(found, drafts, strict=True):
                 query.drafts = hits
+        return (time.thread_time() - started) / max(1, len(part))
 
     def _finish(self, queries: list[_Query], max_tokens: int | None) -> None:
         """Give the answers their hits: within each query's own budget, then within that of the call."""
@@ -136,11 +143,6 @@ class BulkSearchService:
 
 
 _ITEM = cost({"schema_version": "bulk_search_item.v1", "response": None, "error": None})
-
-
-def _parts(queries: list[_Query]) -> Iterator[list[_Query]]:
-    count = max(1, min(_MAX_READERS, len(queries) // _PER_READER))
-    return (queries[start::count] for start in range(count)) if queries else iter(())
 
 
 def _validated(given: Any) -> SearchIn:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from kb_framework.api import Candidate, RetrievalQuery
 from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable
 from kb_framework.languages import LanguageAdvice
+from kb_framework.store.chunks import allowed_chunks
 from kb_framework.store.store import Tx
-from kb_framework.store.tables import chunks, documents
 from kb_framework.store.text import in_latin_letters, language_of
 
 # Title, headings, body.
 _WEIGHTS = (2.5, 1.5, 1.0)
 # What vectors count where the embedder does not know the query's language: names and numbers mean the same in any language
-# that is written in Latin letters; of other scripts it sees no more than bytes.
+# that is written in Latin letters; of other scripts it sees no more than bytes, and would only do harm.
 _UNKNOWN_LATIN = 0.5
-_UNKNOWN_SCRIPT = 0.1
-
-
-def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
-    """The chunks a search may return."""
-    allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
-    if query.condition is not None:
-        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id).where(query.condition)
-    return allowed
+_UNKNOWN_SCRIPT = 0.0
 
 
 class LexicalRetriever:

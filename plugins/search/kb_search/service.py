@@ -26,7 +26,9 @@ from kb_search.snippet import Matcher
 from kb_search.syntax import parse
 from kb_search.tables import keys
 
-# How many candidates each retriever is asked for. Who pages beyond them gets more, each time so many times as many.
+# How many candidates each retriever is asked for: one alone, and those whose lists are fused. Who pages beyond them gets
+# more, each time so many times as many.
+_ALONE = 25
 _POOL = 100
 _GROWTH = 4
 _DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
@@ -59,7 +61,7 @@ class SearchService:
 
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
         with self._store.read(actor.organization_id) as tx:
-            page = self.find(tx, wanted, actor, purpose=purpose)
+            page = self.find(tx, wanted, actor, tx.corpus_revision(), purpose=purpose)
             (drafts,) = self.drafts(tx, [page])
             answer = self.answer(tx, page)
         fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
@@ -80,11 +82,17 @@ class SearchService:
     # The steps, which a call of many searches takes for all of them together
 
     def find(
-        self, tx: Tx, wanted: SearchIn, actor: Actor, *, purpose: str = "search", vector: bytes | KBError | None = None
+        self,
+        tx: Tx,
+        wanted: SearchIn,
+        actor: Actor,
+        revision: int,
+        *,
+        purpose: str = "search",
+        vector: bytes | KBError | None = None,
     ) -> Page:
         """The hits of a page. A `vector` that is there need not be made; one that could not be made need not be tried."""
         started = time.perf_counter()
-        revision = tx.corpus_revision()
         digest = search_digest(wanted, actor.organization_id)
         before = self._cursors.read(wanted.cursor, revision, digest) if wanted.cursor is not None else 0
         query = self._query(tx, wanted, actor, purpose)
@@ -144,7 +152,8 @@ class SearchService:
     def _query(self, tx: Tx, wanted: SearchIn, actor: Actor, purpose: str) -> RetrievalQuery:
         retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
         where = condition(wanted, self._plugins, tx)
-        query = RetrievalQuery(wanted.query, actor, _POOL, retrievers, purpose, where)
+        limit = _POOL if len(retrievers) > 1 else _ALONE
+        query = RetrievalQuery(wanted.query, actor, limit, retrievers, purpose, where)
         if not wanted.syntax:
             return query
         parsed = parse(wanted.query)

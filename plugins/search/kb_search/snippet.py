@@ -10,6 +10,7 @@ from kb_framework.store.text import find_terms, query_terms
 _ELLIPSIS = "…"
 # Words of so few letters are seldom what a person looks for.
 _SMALL_WORD = 3
+_AGAIN = 0.05
 # So much of the room comes before the first match.
 _BEFORE = 0.25
 
@@ -52,22 +53,23 @@ def cut_snippet(text: str, matches: list[Match], length: int) -> str:
 
 def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
     """The start of the first and the end of the last match of the best stretch of so many characters."""
-    best, place, last = 0.0, (0, 0), 0
+    best, place, last, value = 0.0, (0, 0), 0, 0.0
     inside: dict[str, int] = {}
     for index, match in enumerate(matches):
         while last < len(matches) and matches[last].end <= match.start + room:
-            inside[matches[last].term] = inside.get(matches[last].term, 0) + 1
+            times = inside.get(matches[last].term, 0)
+            # Different words count most; the same word again counts a little.
+            value += _AGAIN if times else 1.0
+            inside[matches[last].term] = times + 1
             last += 1
-        # Different words count most; the same word again counts a little.
-        value = sum(1 + 0.05 * (times - 1) for times in inside.values())
-        if value > best + 1e-9 and last > index:
-            best, place = value, (match.start, max(found.end for found in matches[index:last]))
-        if last <= index:
-            last = index + 1
+        if last == index:
+            # It is longer than the room there is.
+            last += 1
             continue
+        if value > best + 1e-9:
+            best, place = value, (match.start, matches[last - 1].end)
         inside[match.term] -= 1
-        if not inside[match.term]:
-            del inside[match.term]
+        value -= _AGAIN if inside[match.term] else 1.0
     return place
 
 

@@ -1,0 +1,57 @@
+"""What fusion promises, whatever the lists: nothing is lost, a better score never hurts, and a list that knows less counts less."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kb_search.fusion import fuse
+
+from kb_framework.api import Candidate
+
+LIMIT = 20
+
+
+def lists(low: float, high: float):
+    scores = st.dictionaries(st.integers(1, 40), st.floats(low, high), max_size=LIMIT)
+    return scores.map(lambda found: [Candidate(*pair) for pair in sorted(found.items(), key=lambda pair: -pair[1])])
+
+
+@given(lists(0, 40), lists(-1, 1))
+def test_every_chunk_of_every_list_is_there_once(lexical, vector) -> None:
+    hits = fuse({"lexical": lexical, "vector": vector}, LIMIT, {})
+
+    assert sorted(hit.chunk for hit in hits) == sorted({candidate.chunk for candidate in [*lexical, *vector]})
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    for hit in hits:
+        assert hit.ranks.keys() == hit.scores.keys() != set()
+
+
+@given(lists(0.1, 40))
+def test_a_list_alone_keeps_its_order(lexical) -> None:
+    assert [hit.chunk for hit in fuse({"lexical": lexical, "vector": []}, LIMIT, {})] == [found.chunk for found in lexical]
+
+
+@given(lists(0, 40), lists(-1, 1))
+def test_what_leads_in_both_lists_leads(lexical, vector) -> None:
+    both = [Candidate(99, 41.0), *lexical], [Candidate(99, 1.0), *vector]
+
+    assert fuse({"lexical": both[0], "vector": both[1]}, LIMIT + 1, {})[0].chunk == 99
+
+
+def test_a_list_that_does_not_know_the_language_hardly_counts() -> None:
+    lexical = [Candidate(1, 10.0), Candidate(2, 8.0)]
+    vector = [Candidate(3, 0.9), Candidate(2, 0.8), Candidate(4, 0.1)]
+
+    assert fuse({"lexical": lexical, "vector": vector}, LIMIT, {})[0].chunk == 2
+    assert [hit.chunk for hit in fuse({"lexical": lexical, "vector": vector}, LIMIT, {"vector": 0.1})][:2] == [1, 2]
+
+
+def test_how_near_everything_is_to_a_model_does_not_matter() -> None:
+    """Some models give cosines between 0.1 and 0.5, others between 0.8 and 0.9 for the same texts."""
+    lexical = [Candidate(chunk, 10.0 - chunk) for chunk in range(5)]
+    wide = [Candidate(chunk, 0.1 + 0.1 * place) for place, chunk in enumerate((7, 0, 4, 3))][::-1]
+    narrow = [Candidate(chunk, 1 - (1 - score) / 5) for chunk, score in wide]
+
+    by_wide, by_narrow = (fuse({"lexical": lexical, "vector": found}, LIMIT, {}) for found in (wide, narrow))
+
+    assert [hit.chunk for hit in by_wide] == [hit.chunk for hit in by_narrow]
