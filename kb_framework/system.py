@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,6 +35,11 @@ class SystemService:
         failed = {info.name: info.reason for info in self._kb.plugins.failed}
         errors = {info.name: info.errors for info in self._kb.plugins.infos if info.errors}
         problem = self._kb.embedding.problem
+        if not actor.may("engine.operate"):
+            # Reasons may name paths and addresses, which are for who looks after the engine.
+            failed = dict.fromkeys(failed, "it failed; an operator can see why")
+            errors = {name: ["it raised; an operator can see what"] for name in errors}
+            problem = problem and "there is a problem; an operator can see it"
         return {
             "status": "degraded" if failed or errors else "ok",
             "version": __version__,
@@ -86,7 +92,13 @@ class SystemService:
 
     def doctor(self) -> dict[str, Any]:
         """Look everywhere; a check is ok, a warning, or an error, with what to do."""
-        checks = [*self._check_settings(), *self._check_plugins(), *self._check_store(), *self._check_files()]
+        checks = [
+            *self._check_settings(),
+            *self._check_folder(),
+            *self._check_plugins(),
+            *self._check_store(),
+            *self._check_files(),
+        ]
         worst = {check["state"] for check in checks}
         return {
             "status": "error" if "error" in worst else "warning" if "warning" in worst else "ok",
@@ -98,6 +110,13 @@ class SystemService:
         if unknown:
             return [_check("settings", "warning", f"no setting is called {', '.join(unknown)}: a spelling mistake?")]
         return [_check("settings", "ok", f"data in {self._kb.settings.host.data_dir}")]
+
+    def _check_folder(self) -> list[dict[str, Any]]:
+        folder = self._kb.settings.host.data_dir
+        if os.name == "posix" and folder.stat().st_mode & 0o077:
+            words = f"others on this machine can look into {folder}: chmod 700 keeps them out"
+            return [_check("folder", "warning", words)]
+        return []
 
     def _check_plugins(self) -> list[dict[str, Any]]:
         found = []

@@ -97,6 +97,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Base]:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         patch.setenv("KB_DATA_DIR", str(tmp_path_factory.mktemp("shared") / "kb-home"))
+        for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY"):
+            patch.setenv(f"KB_RESEARCH_{name}", "0")
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         opened = Base()
         yield opened

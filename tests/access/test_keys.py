@@ -322,6 +322,27 @@ def test_an_admin_of_another_organization_does_not_run_the_engine(base: Any) -> 
     assert [item["name"] for item in engine.list_organizations()["data"]] == ["acme"]
 
 
+def test_why_a_plugin_failed_is_told_to_those_who_run_the_engine(kb_plugin: Any, request: pytest.FixtureRequest) -> None:
+    kb_plugin("broken", "raise RuntimeError('no such file: /secret/place')", module="broken_plugin")
+    base = request.getfixturevalue("base")
+
+    told, silent = (base.engine(base.key("admin", org)).get("/health") for org in ("default", "acme"))
+
+    assert "/secret/place" in told["plugins"]["failed"]["broken"]
+    assert silent["status"] == "degraded"
+    assert "/secret/place" not in json.dumps(silent)
+
+
+def test_the_doctor_warns_of_a_folder_that_others_can_look_into(base: Any) -> None:
+    home: Path = base.kb.settings.host.data_dir
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert "folder" not in {check["name"] for check in base.owner.get("/doctor")["checks"]}
+
+    home.chmod(0o755)
+
+    assert [check["state"] for check in base.owner.get("/doctor")["checks"] if check["name"] == "folder"] == ["warning"]
+
+
 # The record
 
 
