@@ -6,6 +6,7 @@ time on what it is about. Every second document has the tag `old`; all have `all
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import uuid
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.app import KB
 from kb_framework.store.documents import active_space, create_space
 from kb_framework.store.tables import now
@@ -61,15 +63,18 @@ def items(documents: int, chunks_each: int, *, words: int = 60, dimensions: int 
         ]
 
 
-def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False) -> None:
-    """Write the items to an empty knowledge base, all in one transaction."""
+def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organization_id: str = DEFAULT_ORGANIZATION) -> None:
+    """Write the items to an organization, beside what is there, all in one transaction."""
     time = now()
-    with kb.store.write() as tx:
+    with kb.store.write(organization_id) as tx:
         run, backend, owner = tx.connection.exec_driver_sql, tx.backend, tx.organization_id
         embedder = kb.embedding.embedder()
         space = active_space(tx) or create_space(tx, embedder.model, embedder.dimensions)
-        number = 0
+        number = run("SELECT coalesce(max(seq), 0) FROM chunks").scalar_one()
+        before = run("SELECT coalesce(max(id), 0) FROM documents").scalar_one()
         for batch in batches:
+            if before:
+                batch = [dataclasses.replace(item, document=before + item.document) for item in batch]
             sizes: dict[int, int] = {}
             for item in batch:
                 sizes[item.document] = sizes.get(item.document, 0) + 1

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from kb_framework.errors import Forbidden
+
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
@@ -26,8 +28,14 @@ LOCAL_USER = "00000000-0000-4000-8000-000000000002"
 READER_HEADER = "KB-Reader"
 
 Profile = Literal["read", "write", "curate", "admin"]
+BuiltInRole = Literal["viewer", "editor", "admin"]
 Reader = Literal["person", "model"]
 Over = Literal["documents", "chunks"]
+
+# In a route's `opt`: everyone may ask, with or without a key.
+PUBLIC = "public"
+# What the person at the data folder holds: every permission there is.
+EVERYTHING = frozenset({"*"})
 
 
 def resolve(target: str) -> Any:
@@ -41,8 +49,18 @@ class Actor(NamedTuple):
 
     organization_id: str = DEFAULT_ORGANIZATION
     user_id: str = LOCAL_USER
+    permissions: frozenset[str] = EVERYTHING
+    # The key that was shown; None for the person at the data folder.
+    key_id: str | None = None
     # Who reads the answer. What a plugin keeps from models is left out for "model"; it can only take away.
     reader: Reader = "person"
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions or self.permissions == EVERYTHING
+
+    def require(self, permission: str) -> None:
+        if not self.may(permission):
+            raise Forbidden(f"this needs the permission {permission}", permission=permission)
 
 
 # What registration hooks return
@@ -63,11 +81,24 @@ class Migration(NamedTuple):
     target: str
 
 
+class Permission(NamedTuple):
+    """Something a key may be allowed to do: `documents.read`.
+
+    `role` is the least of the built-in roles that has it: an editor has all that a viewer has, an admin everything. With
+    `engine` it is about all organizations at once, and only admins of the first organization have it.
+    """
+
+    name: str
+    help: str
+    role: BuiltInRole = "admin"
+    engine: bool = False
+
+
 class Service(NamedTuple):
     """A framework-free class, built once per engine. Handlers receive it by its name, which no field of their bodies may have.
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's own section), `host_settings`,
-    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `generation`, `limiter`,
+    `plugins`, `selector`, `mutation`, `retrieval`, `embedding`, `access`, `generation`, `limiter`,
     `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), or another service's name.
     """
 
@@ -76,7 +107,10 @@ class Service(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them."""
+    """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them.
+
+    Each names the permission it needs, `opt={"permission": "documents.read"}`. One that names none is refused to every key.
+    """
 
     name: str
     target: str
@@ -102,7 +136,8 @@ class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
     With `build`, the target is a function of the plugins and the tool's name that returns it. With `asks`, the function's second
-    parameter is an `Ask`; with `samples`, it is a `Sample`.
+    parameter is an `Ask`; with `samples`, it is a `Sample`. What it may do is decided by the routes that it asks;
+    `permission` is that of the first of them, and keeps it out of the list of those who lack it.
     """
 
     name: str
@@ -117,6 +152,7 @@ class Tool(NamedTuple):
     contributed_by: str = ""
     asks: bool = False
     samples: bool = False
+    permission: str = ""
 
 
 class ClientMethod(NamedTuple):
@@ -155,6 +191,7 @@ class MutationKind(NamedTuple):
     The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, selected)`, which changes all
     of them at once. `bulk` offers it over any selection; without it the kind serves single documents or chunks only.
     `route`, `command` and `tool` replace the names that are made of the kind's own.
+    Whoever asks for it needs `permission`.
     """
 
     name: str
@@ -167,6 +204,7 @@ class MutationKind(NamedTuple):
     tool: str = ""
     over: Over = "documents"
     route: str = ""
+    permission: str = "documents.write"
 
     @property
     def job_type(self) -> str:

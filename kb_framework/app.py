@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kb_framework.access import Access
 from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
@@ -36,6 +37,7 @@ _PARTS = frozenset(
         "mutation",
         "retrieval",
         "embedding",
+        "access",
         "generation",
         "limiter",
         "upkeep",
@@ -81,6 +83,7 @@ class KB:
         self.settings = settings
         self.plugins = plugins
         self.store = store
+        self.access = Access(store, plugins)
         self.services = Services(self)
         self.files = Files(settings.host.data_dir / "files")
         self.embedding = Embedding(store, plugins, settings.host, self.build)

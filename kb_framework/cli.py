@@ -34,7 +34,7 @@ kb search "how do we rotate keys"         search it
 kb bulk-remove --tags draft,old           preview, confirm, delete
 kb serve                                  HTTP, MCP and API docs, on loopback
 """
-GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Engine")
+GROUPS = ("Start", "Documents", "Search", "Bulk", "Knowledge", "Access", "Engine")
 _INTERRUPTED = 130
 
 

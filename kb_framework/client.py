@@ -6,6 +6,7 @@ The same requests go to an engine in this process (nothing to start), to one tha
 
 from __future__ import annotations
 
+import copy
 import functools
 import http.client
 import json
@@ -17,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from kb_framework.api import READER_HEADER, Reader, resolve
+from kb_framework.api import READER_HEADER, Actor, Reader, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.plugins import Plugins
@@ -143,7 +144,7 @@ def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
         return Engine(HttpTransport(bootstrap.engine_url, bootstrap.api_key), plugins)
     running = running_engine(bootstrap)
     if running:
-        return Engine(HttpTransport(running, bootstrap.api_key), plugins)
+        return Engine(HttpTransport(running.url, bootstrap.api_key or running.secret), plugins)
 
     from kb_framework.app import open_kb
 
@@ -151,16 +152,24 @@ def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
 
     from kb_framework.web import create_app
 
-    return Engine(AsgiTransport(create_app(kb), kb.close), plugins)
+    # Whoever can open the data folder owns what is in it; a key makes them its user instead.
+    return Engine(AsgiTransport(create_app(kb), kb.close, api_key=bootstrap.api_key), plugins)
 
 
-def running_engine(bootstrap: Bootstrap) -> str | None:
-    """The address of the engine that serves this data folder, if it answers as the one that left the address."""
+class Running(NamedTuple):
+    """An engine that serves this data folder; who shows the secret, which lies in the folder, is the folder's owner."""
+
+    url: str
+    secret: str | None
+
+
+def running_engine(bootstrap: Bootstrap) -> Running | None:
+    """The engine that serves this data folder, if it answers as the one that left its address."""
     try:
         left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
         url, instance = str(left["url"]), str(left["instance"])
         reply = HttpTransport(url, seconds=_PROBE_SECONDS).send("GET", "/api/v1/health/live", {}, b"")
-        return url if json.loads(reply.body).get("instance") == instance else None
+        return Running(url, left.get("secret")) if json.loads(reply.body).get("instance") == instance else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
         return None
 
@@ -236,11 +245,21 @@ class HttpTransport:
 class AsgiTransport:
     """Calls an application directly, on an event loop in a thread of its own, so that any thread may ask."""
 
-    def __init__(self, app: Any = None, on_close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        app: Any = None,
+        on_close: Callable[[], None] | None = None,
+        *,
+        actor: Actor | None = Actor(),  # noqa: B008 - it cannot be changed
+        api_key: str | None = None,
+    ) -> None:
+        """Requests are the actor's; with None, or with a key, the application finds out itself who asks."""
         import asyncio
 
         self._app = app
         self._on_close = on_close
+        self._actor = None if api_key else actor
+        self._authorization = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kb-engine", daemon=True)
         self._thread.start()
@@ -248,6 +267,12 @@ class AsgiTransport:
     def use(self, app: Any) -> None:
         """Set the application, for one that is made of parts that need this transport."""
         self._app = app
+
+    def acting_as(self, actor: Actor) -> AsgiTransport:
+        """The same application, asked by another."""
+        other = copy.copy(self)
+        other._actor, other._authorization = actor, {}
+        return other
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
         import asyncio
@@ -263,8 +288,10 @@ class AsgiTransport:
 
     def _scope(self, method: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
         path, _, query = target.partition("?")
-        fields = {"host": "localhost", **headers}
+        fields = {"host": "localhost", **self._authorization, **headers}
+        known = {"kb.actor": self._actor} if self._actor else {}
         return {
+            **known,
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",

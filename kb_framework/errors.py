@@ -165,6 +165,13 @@ class PayloadTooLarge(KBError):
     exit_code = 2
 
 
+class RequestTimeout(KBError):
+    """A body that did not arrive in time."""
+
+    code = "request_timeout"
+    http_status = 408
+
+
 class UnsupportedMediaType(KBError):
     code = "unsupported_media_type"
     http_status = 415

@@ -65,6 +65,12 @@ class Files:
             raise ValueError("not a file key")
         return self.root / key
 
+    def find(self, key: str) -> Path | None:
+        """A key's file if it is there: a file of its own, no link to somewhere else."""
+        path = self.path(key)
+        own = path.parent.resolve() == self.root.resolve() / key[:2]
+        return path if own and path.is_file() and not path.is_symlink() else None
+
     def remove(self, key: str) -> None:
         """Delete a file; a missing one is fine."""
         path = self.path(key)
@@ -87,7 +93,7 @@ class Files:
         """
         self.root.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".pinned-", dir=self.root))
-        for key in keys:
+        for key in filter(self.find, keys):
             target = folder / key
             target.parent.mkdir(exist_ok=True)
             try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from kb_framework import api
     from kb_framework.plugins import Plugins
+    from kb_framework.settings import Settings
     from kb_framework.store.store import Tx
 
 PROJECT = "kb_framework"
@@ -57,6 +58,23 @@ def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
     @hookimpl
     def kb_migrations():
         return [api.Migration(1, "readings", "kb_weather.migrations:create_readings")]
+    ```
+    """
+
+
+@hookspec
+def kb_permissions() -> Iterable[api.Permission]:  # type: ignore[empty-body]
+    """Declare what a key may be allowed to do, beyond the permissions that are there.
+
+    Called at start. Return permissions; `role` is the least of viewer, editor and admin that has it. A route names the one it
+    needs in its `opt`, a tool in its `permission`; roles are made of them. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_permissions():
+        return [api.Permission("weather.view", "See the weather.", role="viewer")]
     ```
     """
 
@@ -515,5 +533,22 @@ def kb_gate_hits(
     @hookimpl
     def kb_gate_hits(hits):
         return [api.Rejection(hit.chunk, "too short to say anything") for hit in hits if len(hit.content) < 10]
+    ```
+    """
+
+
+@hookspec
+def kb_serving(settings: Settings, services: Mapping[str, Any]) -> None:
+    """Follow the start of `kb serve`.
+
+    Called once per start, plugin by plugin, with the settings in force, when everything is open and before the first request
+    is answered. An exception is logged and reported, and the engine serves all the same.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl
+    def kb_serving(settings):
+        assert settings.host.data_dir.is_dir()
     ```
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import logging
@@ -17,6 +18,8 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -25,7 +28,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from kb_framework import __version__
-from kb_framework.api import Answer, Profile, Sampled, Tool, resolve
+from kb_framework.api import Actor, Answer, Profile, Sampled, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
@@ -56,6 +59,7 @@ class BoundTool:
     function: Callable[..., Any]
     parameters: type[BaseModel]
     description: types.Tool
+    permission: str
     asks: bool = False
     samples: bool = False
 
@@ -120,7 +124,7 @@ def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
             open_world_hint=tool.open_world,
         ),
     )
-    return BoundTool(function, model, description, tool.asks, tool.samples)
+    return BoundTool(function, model, description, tool.permission, tool.asks, tool.samples)
 
 
 def tool_costs(plugins: Plugins, profile: Profile) -> dict[str, int]:
@@ -133,11 +137,13 @@ def _wire(description: types.Tool) -> str:
     return description.model_dump_json(by_alias=True, exclude_none=True)
 
 
-def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> Server[Any]:
+def create_server(engine: Callable[[Actor], Engine], plugins: Plugins, profile: Profile) -> Server[Any]:
+    """A server whose tools ask the engine as the caller, whoever that is in each request."""
     tools = bind_tools(plugins, profile)
 
-    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool.description for tool in tools.values()])
+    async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
+        actor = _caller(context)
+        return types.ListToolsResult(tools=[tool.description for tool in tools.values() if actor.may(tool.permission)])
 
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
@@ -145,9 +151,10 @@ def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profi
         tool = tools.get(params.name)
         if tool is None:
             return _failure(InvalidInput(f"there is no tool {params.name!r}", field="name").v1())
+        as_caller = functools.partial(engine, _caller(context))
         try:
             beside = Sampling(context, params) if tool.samples else Asking(context, params)
-            return await anyio.to_thread.run_sync(_call, tool, engine, params.arguments or {}, beside)
+            return await anyio.to_thread.run_sync(_call, tool, as_caller, params.arguments or {}, beside)
         except _Unanswered as unanswered:
             return types.InputRequiredResult(input_requests=unanswered.requests, request_state=unanswered.state)
 
@@ -159,6 +166,12 @@ def create_server(engine: Callable[[], Engine], plugins: Plugins, profile: Profi
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _caller(context: Any) -> Actor:
+    """Over HTTP whom the gate let in; on standard input the person who started the program."""
+    request = context.request
+    return request.scope["state"]["actor"] if request is not None else Actor()
 
 
 class _Unanswered(BaseException):
@@ -250,7 +263,7 @@ def _text(value: Any) -> types.TextContent:
 
 def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile) -> None:
     """Serve until standard input ends."""
-    server = create_server(engine, plugins, profile)
+    server = create_server(lambda _: engine(), plugins, profile)
     # The thread that waits for input cannot be interrupted, and whatever is written is written in transactions.
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
@@ -261,8 +274,11 @@ def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile
     anyio.run(run)
 
 
-def http_app(engine: Callable[[], Engine], plugins: Plugins) -> tuple[Any, Any]:
-    """An ASGI handler for `/mcp`, and the lifespan that it needs. Host and Origin are checked by the application around it."""
+def http_app(engine: Callable[[Actor], Engine], plugins: Plugins) -> tuple[Any, Any]:
+    """An ASGI handler for `/mcp`, and the lifespan that it needs.
+
+    Host, Origin and key are checked by the application around it. A session belongs to the key that began it.
+    """
     from litestar import asgi
     from litestar.types import Receive, Scope, Send
 
@@ -273,8 +289,11 @@ def http_app(engine: Callable[[], Engine], plugins: Plugins) -> tuple[Any, Any]:
     )
     manager = server.session_manager
 
-    @asgi("/mcp", copy_scope=True)
+    @asgi("/mcp", copy_scope=True, opt={"permission": "engine.view"})
     async def mcp_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        actor: Actor = scope["state"]["actor"]
+        owner = AccessToken(token="", client_id=actor.key_id or "", scopes=[], subject=actor.user_id)
+        scope["user"] = AuthenticatedUser(owner)
         await manager.asgi_app(scope, receive, send)  # type: ignore[arg-type]
 
     @asynccontextmanager

@@ -114,6 +114,8 @@ class Mutation:
         With a `promise` it is what was announced, or nothing; if it has happened already, this is what came of it.
         """
         kind = self.kind(kind_name)
+        # Whatever route led here: a selection is deleted only by who may delete.
+        actor.require(kind.permission)
         self._plugins.require_all_loaded()
         try:
             with self._store.write(actor.organization_id) as tx:

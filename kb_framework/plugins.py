@@ -22,6 +22,7 @@ from kb_framework.errors import ConfigInvalid, KBError, MutationRefused, PluginF
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
+    from kb_framework.settings import Settings
     from kb_framework.store.store import Tx
 
 log = logging.getLogger("kb.plugins")
@@ -41,6 +42,15 @@ HOST_COMMANDS = (
     api.Command("plugins", "kb_framework.commands:plugins", "List plugins and what they contribute.", "Engine"),
     api.Command("plugins disable", "kb_framework.commands:disable", "Switch a plugin off.", "Engine"),
     api.Command("plugins enable", "kb_framework.commands:enable", "Switch a plugin on again.", "Engine"),
+)
+
+
+HOST_PERMISSIONS = (
+    api.Permission("engine.view", "See health, version and schemas.", "viewer"),
+    api.Permission("engine.operate", "Check, repair, back up and reindex the whole engine.", engine=True),
+    api.Permission("documents.read", "Read and search documents.", "viewer"),
+    api.Permission("documents.write", "Add documents, and change their fields and tags.", "editor"),
+    api.Permission("documents.delete", "Delete documents for good."),
 )
 
 
@@ -125,6 +135,7 @@ class Plugins:
 
         self.settings: Registry[api.SettingsSection] = Registry("settings section", api.SettingsSection)
         self.migrations: Registry[api.Migration] = Registry("migration", api.Migration)
+        self.permissions: Registry[api.Permission] = Registry("permission", api.Permission)
         self.services: Registry[api.Service] = Registry("service", api.Service)
         self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
         self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
@@ -146,6 +157,7 @@ class Plugins:
         self._parts: dict[str, Registry[Any]] = {
             "kb_settings": self.settings,
             "kb_migrations": self.migrations,
+            "kb_permissions": self.permissions,
             "kb_services": self.services,
             "kb_selection_filters": self.filters,
             "kb_mutation_kinds": self.kinds,
@@ -171,6 +183,8 @@ class Plugins:
 
         for command in HOST_COMMANDS:
             self.commands.add(HOST, command.name, command)
+        for permission in HOST_PERMISSIONS:
+            self.permissions.add(HOST, permission.name, permission)
         self._required = bootstrap.required_plugins
         self._load(bootstrap, _found() if entry_points is None else entry_points)
         self._register()
@@ -387,6 +401,13 @@ class Plugins:
                 self._call(plugin, "kb_mutation_applied", result=result, services=services)
             except Exception as error:  # noqa: BLE001 - the mutation has happened; an observer cannot undo it
                 self.report(plugin, "kb_mutation_applied", error)
+
+    def serving(self, settings: Settings, services: Mapping[str, Any]) -> None:
+        for plugin in self._each("kb_serving"):
+            try:
+                self._call(plugin, "kb_serving", settings=settings, services=services)
+            except Exception as error:  # noqa: BLE001 - an observer does not keep the engine from serving
+                self.report(plugin, "kb_serving", error)
 
     def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
         # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.

@@ -7,6 +7,7 @@ import ipaddress
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -27,33 +28,59 @@ from kb_framework.plugins import Plugins
 from kb_framework.store.tables import now
 from kb_framework.web import create_app
 
-_FIELDS = ("request_id", "method", "path", "status", "ms")
+_REQUEST = ("request_id", "method", "path", "status", "ms")
+_AUDIT = ("action", "subject", "user_id", "key_id", "organization_id")
+_FIELDS = (*_REQUEST, *_AUDIT)
 _GRACE_SECONDS = 10
 _THREADS = 64
 
 
 def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
-    _require_loopback(host)
     kb = open_kb(bootstrap, plugins)
+    beyond_loopback = not _is_loopback(host)
+    if beyond_loopback and not kb.access.is_on():
+        kb.close()
+        raise ConfigInvalid(
+            f"refusing to listen on {host}: without keys, anyone who can reach it could read and delete everything",
+            hint="make a key first: kb keys create --user NAME --role admin; or listen on 127.0.0.1",
+        )
     configure_logging(kb.settings.host.log_level)
-    instance = uuid.uuid4().hex
+    plugins.serving(kb.settings, kb.services)
+    instance, secret = uuid.uuid4().hex, secrets.token_urlsafe(32)
     transport = AsgiTransport()
-    mcp, mcp_lifespan = http_app(lambda: Engine(transport, plugins), plugins)
-    app = create_app(kb, instance=instance, mcp=mcp, lifespan=[_threads, mcp_lifespan])
+    mcp, mcp_lifespan = http_app(lambda actor: Engine(transport.acting_as(actor), plugins), plugins)
+    lifespan = [_threads, mcp_lifespan]
+    app = create_app(kb, instance=instance, mcp=mcp, lifespan=lifespan, local_secret=secret, any_address=beyond_loopback)
     transport.use(app)
     listening = _listen(host, port)
     url = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
+    proxies = kb.settings.host.trusted_proxies
     address = kb.settings.host.data_dir / ADDRESS_FILE
     server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS, lifespan="on")
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            lifespan="on",
+            server_header=False,
+            # Who sends X-Forwarded-For can claim any address: nobody is believed unless a setting names them.
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies,
+        )
     )
-    _leave_address(address, url, instance)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Before uvicorn listens for signals itself one must not be lost; after a graceful stop it raises the signal again, and
+        # what is below must still run.
+        signal.signal(number, stop)
+    _leave_address(address, url, instance, secret)
     kb.upkeep.start()
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # After a graceful stop uvicorn raises the signal again; what is below must still run.
-        signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listening])
     finally:
@@ -69,16 +96,11 @@ async def _threads(_: object) -> AsyncIterator[None]:
     yield
 
 
-def _require_loopback(host: str) -> None:
+def _is_loopback(host: str) -> bool:
     try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = False
-    if not loopback:
-        raise ConfigInvalid(
-            f"refusing to listen on {host}: anyone who can reach it could read and delete everything",
-            hint="listen on 127.0.0.1; serving others needs access keys, which do not exist yet",
-        )
+        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -98,12 +120,15 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _in_url(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 
 
-def _leave_address(path: Path, url: str, instance: str) -> None:
-    left = {"url": url, "instance": instance, "pid": os.getpid(), "started_at": now()}
+def _leave_address(path: Path, url: str, instance: str, secret: str) -> None:
+    left = {"url": url, "instance": instance, "pid": os.getpid(), "started_at": now(), "secret": secret}
     temporary = path.with_suffix(f".{instance}")
+    # Readable by the owner alone: who has the secret is the owner.
+    temporary.touch(mode=0o600, exist_ok=False)
     temporary.write_text(json.dumps(left) + "\n", encoding="utf-8")
     temporary.replace(path)
 

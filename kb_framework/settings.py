@@ -88,12 +88,14 @@ class HostSettings(Section):
     extract_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that reading one file may take.")
     extract_memory_bytes: WholeNumber = Field(2_000_000_000, ge=100_000_000, description="Memory that reading one file may take.")
     max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
+    body_timeout: Number = Field(60.0, gt=0, le=3600, description="Seconds to wait for more of a request's body.")
+    unauthorized_per_minute: WholeNumber = Field(
+        100, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."
+    )
+    trusted_proxies: StringList = Field([], description="Addresses of proxies whose X-Forwarded-For tells the caller's address.")
     embedder: str = Field("wordllama", description="Which embedding model; 'none' for lexical search only.")
     search_reranker: str = Field("none", description="What orders the best hits of a hybrid search anew; 'none' for nothing.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
-    unauthorized_per_minute: WholeNumber = Field(
-        30, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."
-    )
     side_index_min_chunks: WholeNumber = Field(
         5000, ge=1, description="An organization with so many chunks gets a side index, which makes its searches fast."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from litestar.status_codes import HTTP_200_OK
 from sqlalchemy import exc
 
 from kb_framework import __version__
-from kb_framework.api import Actor
+from kb_framework.api import PUBLIC, Actor
 from kb_framework.app import KB
 from kb_framework.errors import KBError, NotFound, error_codes
 from kb_framework.languages import advise, count_languages
@@ -34,6 +35,11 @@ class SystemService:
         failed = {info.name: info.reason for info in self._kb.plugins.failed}
         errors = {info.name: info.errors for info in self._kb.plugins.infos if info.errors}
         problem = self._kb.embedding.problem
+        if not actor.may("engine.operate"):
+            # Reasons may name paths and addresses, which are for who looks after the engine.
+            failed = dict.fromkeys(failed, "it failed; an operator can see why")
+            errors = {name: ["it raised; an operator can see what"] for name in errors}
+            problem = problem and "there is a problem; an operator can see it"
         return {
             "status": "degraded" if failed or errors else "ok",
             "version": __version__,
@@ -88,6 +94,7 @@ class SystemService:
         """Look everywhere; a check is ok, a warning, or an error, with what to do."""
         checks = [
             *self._check_settings(),
+            *self._check_folder(),
             *self._check_plugins(),
             *self._check_store(),
             *self._check_side(),
@@ -104,6 +111,13 @@ class SystemService:
         if unknown:
             return [_check("settings", "warning", f"no setting is called {', '.join(unknown)}: a spelling mistake?")]
         return [_check("settings", "ok", f"data in {self._kb.settings.host.data_dir}")]
+
+    def _check_folder(self) -> list[dict[str, Any]]:
+        folder = self._kb.settings.host.data_dir
+        if os.name == "posix" and folder.stat().st_mode & 0o077:
+            words = f"others on this machine can look into {folder}: chmod 700 keeps them out"
+            return [_check("folder", "warning", words)]
+        return []
 
     def _check_plugins(self) -> list[dict[str, Any]]:
         found = []
@@ -229,19 +243,19 @@ def _check(name: str, state: str, message: str) -> dict[str, Any]:
     return {"name": name, "state": state, "message": message}
 
 
-@get("/health", sync_to_thread=True)
+@get("/health", sync_to_thread=True, opt={"permission": "engine.view"})
 def get_health(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
     """Whether the engine is well: version, plugins that failed, counts."""
     return system.health(actor)
 
 
-@get("/health/live", sync_to_thread=False)
+@get("/health/live", sync_to_thread=False, opt={"permission": PUBLIC})
 def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """That the engine answers, without asking the database."""
     return system.live()
 
 
-@get("/schema", sync_to_thread=True)
+@get("/schema", sync_to_thread=True, opt={"permission": "engine.view"})
 def get_schema(
     request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
 ) -> dict[str, Any]:
@@ -249,13 +263,13 @@ def get_schema(
     return {**system.schema(actor), "wire": {**_components(request), **system.wire()}}
 
 
-@get("/wire", sync_to_thread=True)
+@get("/wire", sync_to_thread=True, opt={"permission": "engine.view"})
 def list_wire(request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The names of all wire objects, each with a JSON Schema at `/wire/{name}`."""
     return {"data": sorted({**_components(request), **system.wire()})}
 
 
-@get("/wire/{name:str}", sync_to_thread=True)
+@get("/wire/{name:str}", sync_to_thread=True, opt={"permission": "engine.view"})
 def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API."""
     found = system.wire().get(name)
@@ -271,13 +285,13 @@ def _components(request: Request[Any, Any, Any]) -> dict[str, Any]:
     return request.app.openapi_schema.to_schema()["components"]["schemas"]
 
 
-@get("/doctor", sync_to_thread=True)
+@get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate"})
 def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Everything that can be checked, with what to do about what is wrong."""
     return system.doctor()
 
 
-@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
 def repair(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now."""
     return system.repair()

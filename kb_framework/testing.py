@@ -14,11 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kb_framework.client import Engine, HttpTransport, connect
+
+if TYPE_CHECKING:
+    from kb_framework.app import KB
 
 _START_SECONDS = 60
 
@@ -143,6 +146,32 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         monkeypatch.setenv("PYTHONPATH", str(folder))
 
     return install
+
+
+def missing_permissions(kb: KB) -> list[str]:
+    """What a key could never use, because it names no permission or one that nobody declares; for tests: it must be empty."""
+    from kb_framework.api import PUBLIC
+    from kb_framework.web import create_app
+
+    declared = {item.name for item in kb.plugins.permissions}
+    app: Any = create_app(kb)
+    handlers = [
+        (route.path, handler)
+        for route in app.app.routes
+        for handler in getattr(route, "route_handlers", None) or [route.route_handler]
+    ]
+    # Litestar answers OPTIONS by itself, and asks the gate like any other.
+    named = [(f"the route {path}", handler.opt.get("permission")) for path, handler in handlers if _is_ours(handler)]
+    named = [(what, permission) for what, permission in named if permission != PUBLIC]
+    named += [(f"the tool {tool.name}", tool.permission) for tool in kb.plugins.tools]
+    named += [(f"the operation {kind.name}", kind.permission) for kind in kb.plugins.kinds]
+    problems = {what: "names no permission" for what, permission in named if not permission}
+    problems |= {what: f"names {name!r}, which nobody declares" for what, name in named if name and name not in declared}
+    return [f"{what} {problem}" for what, problem in sorted(problems.items())]
+
+
+def _is_ours(handler: Any) -> bool:
+    return getattr(handler, "http_methods", None) != {"OPTIONS"}
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

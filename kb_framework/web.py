@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from anyio import to_thread
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, SerializationException, ValidationException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
 from litestar.plugins.pydantic import PydanticPlugin
 from litestar.response import Redirect
 from litestar.static_files import create_static_files_router
@@ -29,17 +29,21 @@ from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import READER_HEADER, Actor, resolve
+from kb_framework.api import PUBLIC, READER_HEADER, Actor, resolve
 from kb_framework.app import KB
+from kb_framework.gate import Gate
+from kb_framework.hardening import in_time, security_headers
 from kb_framework.http import ERROR_MODELS, Answer
 from kb_framework.plugins import HOST
-from kb_framework.store.limits import Limit, Limiter
+from kb_framework.settings import HostSettings
 from kb_framework.system import SystemService, handlers
 from kb_framework.validation import in_words, invalid
 
 log = logging.getLogger("kb.http")
 
 _ASSETS = "/assets/swagger"
+_KEY_SCHEME = "key"
+_OPEN = {"permission": PUBLIC}
 _WRAPPING_BYTES = 1_000_000
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,
@@ -50,6 +54,7 @@ _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
 }
 _DOCUMENTED = {
     400: "The input is wrong; the message names the field",
+    401: "No key, or one that is unknown, revoked or expired",
     403: "Not allowed",
     404: "There is no such thing",
     409: "Refused",
@@ -62,9 +67,22 @@ _DOCUMENTED = {
 }
 
 
-def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifespan: Any = None) -> ASGIApp:
-    """The application over an open knowledge base."""
+def create_app(
+    kb: KB,
+    *,
+    instance: str = "",
+    mcp: ASGIApp | None = None,
+    lifespan: Any = None,
+    local_secret: str = "",
+    any_address: bool = False,
+) -> ASGIApp:
+    """The application over an open knowledge base.
+
+    Whoever shows `local_secret` is the person at the data folder. With `any_address` it may be reached by any number, not
+    only by loopback's; by a name only if KB_ALLOWED_HOSTS has it.
+    """
     system = SystemService(kb, instance)
+    gate = Gate(kb.access, kb.settings.host.unauthorized_per_minute, local_secret)
     app = Litestar(
         route_handlers=[
             Router("/api/v1", route_handlers=[*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]),
@@ -78,6 +96,7 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         },
         plugins=[PydanticPlugin(validate_strict=True)],
         exception_handlers={Exception: render_error},
+        guards=[gate.authorize],
         before_request=_check_request,
         request_max_body_size=kb.settings.host.max_body_bytes,
         openapi_config=_openapi(),
@@ -85,16 +104,16 @@ def create_app(kb: KB, *, instance: str = "", mcp: ASGIApp | None = None, lifesp
         logging_config=None,
         debug=False,
     )
-    unauthorized = Unauthorized(kb.limiter, Limit(kb.settings.host.unauthorized_per_minute, 60))
-    return Edge(app, kb.settings.host.allowed_hosts, unauthorized)
+    return Edge(app, gate, kb.settings.host, any_address=any_address)
 
 
 def _actor(request: Request[Any, Any, Any]) -> Actor:
-    """Who asks. Whoever says that a model reads the answer is given less, never more."""
+    """Who asks, as the gate found out. Whoever says that a model reads the answer is given less, never more."""
     reader = request.headers.get(READER_HEADER, "person").strip().lower()
     if reader not in ("person", "model"):
         raise errors.InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
-    return Actor(reader="model" if reader == "model" else "person")
+    actor: Actor = request.scope["state"]["actor"]
+    return actor._replace(reader="model") if reader == "model" else actor
 
 
 def _service(kb: KB, name: str) -> Callable[[], Any]:
@@ -153,22 +172,32 @@ def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: st
         words = inspect.getdoc(handler.fn) or ""
         handler.summary = handler.summary or words.split("\n")[0].rstrip(".") or None
         handler.tags = handler.tags or [plugin]
+        permission = handler.opt.get("permission", "")
+        # Without any key made, none is needed: so it is said to be optional.
+        handler.security = [] if permission == PUBLIC else [{_KEY_SCHEME: [permission] if permission else []}, {}]
     return items
 
 
 def _pages() -> list[Any]:
-    @get("/", include_in_schema=False, sync_to_thread=False)
+    @get("/", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def root() -> Redirect:
         return Redirect("/schema/swagger")
 
-    @get("/docs", include_in_schema=False, sync_to_thread=False)
+    @get("/docs", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def docs() -> Redirect:
         return Redirect("/schema/swagger")
 
     spec = importlib.util.find_spec("swagger_ui")
     folder = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "static"
-    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False)
+    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False, opt=_OPEN)
     return [root, docs, assets]
+
+
+_BEARER = SecurityScheme(
+    type="http",
+    scheme="bearer",
+    description="A key (`kb keys create`) with the permission that the route lists. As long as no key was made, none is needed.",
+)
 
 
 def _openapi() -> OpenAPIConfig:
@@ -181,9 +210,10 @@ def _openapi() -> OpenAPIConfig:
     return OpenAPIConfig(
         title="kb",
         version=__version__,
-        path="/schema",
+        openapi_router=Router("/schema", route_handlers=[], opt=_OPEN, include_in_schema=False),
         render_plugins=[swagger, JsonRenderPlugin()],
         use_handler_docstrings=True,
+        components=Components(security_schemes={_KEY_SCHEME: _BEARER}),
     )
 
 
@@ -212,10 +242,12 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
 class Edge:
     """Around the application: who may reach it, a request id, and one line in the log per request."""
 
-    def __init__(self, app: Litestar, allowed_hosts: list[str], unauthorized: Unauthorized) -> None:
+    def __init__(self, app: Litestar, gate: Gate, host_settings: HostSettings, *, any_address: bool = False) -> None:
         self.app = app
-        self._allowed = {host.lower() for host in allowed_hosts}
-        self._unauthorized = unauthorized
+        self._gate = gate
+        self._allowed = {host.lower() for host in host_settings.allowed_hosts}
+        self._any_address = any_address
+        self._body_seconds = host_settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -225,41 +257,24 @@ class Edge:
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
         started = time.perf_counter()
         status = 500
-        replaced = False
 
         async def send_marked(message: Any) -> None:
-            nonlocal status, replaced
-            if message["type"] == "http.response.start":
-                if message["status"] == 401 and (refusal := await self._unauthorized.count(scope)):
-                    replaced = True
-                    await send_refusal(refusal)
-                    return
-                status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            if not replaced:
-                await send(message)
-
-        async def send_refusal(refusal: errors.KBError) -> None:
             nonlocal status
-            status = refusal.http_status
-            body = json.dumps(refusal.flat()).encode()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"x-request-id", request_id.encode()),
-                *((name.lower().encode(), value.encode()) for name, value in _retry_after(refusal).items()),
-            ]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = [(b"x-request-id", request_id.encode()), *security_headers(message["headers"])]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
 
-        headers = dict(scope["headers"])
-        refusal = self._refusal(scope["path"], headers)
-        if refusal is None and b"authorization" in headers:
-            refusal = await self._unauthorized.check(scope)
+        refusal = self._refusal(scope["path"], dict(scope["headers"]))
         if refusal is not None:
-            await send_refusal(refusal)
+            body = json.dumps(refusal.flat()).encode()
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
+            await send_marked({"type": "http.response.body", "body": body, "more_body": False})
         else:
-            await self.app(scope, receive, send_marked)
+            await self.app(scope, in_time(receive, self._body_seconds), send_marked)
+            await self._gate.remember_use()
         log.info(
             "%s %s %s",
             scope["method"],
@@ -297,31 +312,10 @@ class Edge:
         if name == "localhost" or name in self._allowed:
             return True
         try:
-            return ipaddress.ip_address(name).is_loopback
+            # A page elsewhere can make its own name lead here, never a number.
+            return ipaddress.ip_address(name).is_loopback or self._any_address
         except ValueError:
             return False
-
-
-class Unauthorized:
-    """How many wrong keys an address may try. Whoever has used that up is refused before a key is looked at."""
-
-    def __init__(self, limiter: Limiter, limit: Limit) -> None:
-        self._limiter = limiter
-        self._limits = [limit]
-
-    async def check(self, scope: Scope) -> errors.KBError | None:
-        return await self._ask(self._limiter.require, scope)
-
-    async def count(self, scope: Scope) -> errors.KBError | None:
-        return await self._ask(self._limiter.take, scope)
-
-    async def _ask(self, question: Callable[..., None], scope: Scope) -> errors.KBError | None:
-        address = (scope.get("client") or ("unknown", 0))[0]
-        try:
-            await to_thread.run_sync(question, "unauthorized", address, self._limits)
-        except errors.KBError as refusal:
-            return refusal
-        return None
 
 
 def _same_port(origin: str, host: str) -> bool:
@@ -349,11 +343,10 @@ def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[
         found = errors.InternalError(words, id=request_id)
     dialect = opt.get("errors", "flat")
     body = {"flat": found.flat, "v1": found.v1, "envelope": found.envelope}[dialect]()
-    return Response(body, status_code=found.http_status, headers=_retry_after(found), media_type="application/json")
-
-
-def _retry_after(error: errors.KBError) -> dict[str, str]:
-    return {"Retry-After": str(error.details.get("retry_after", 1))} if error.http_status in (429, 503) else {}
+    headers = {"WWW-Authenticate": "Bearer"} if found.http_status == 401 else {}
+    if found.http_status in (429, 503):
+        headers["Retry-After"] = str(found.details.get("retry_after", 1))
+    return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
 
 
 def _translate(error: Exception) -> errors.KBError | None:

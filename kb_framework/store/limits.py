@@ -58,11 +58,6 @@ class Limiter:
         _require(tx, bucket, key, limits, here)
         tx.execute(sa.insert(uses).values(bucket=bucket, key=key, at=here))
 
-    def require(self, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None) -> None:
-        """Refuse where the limit is used up, without counting: for what counts only when it fails, such as a wrong key."""
-        with self._store.read() as tx:
-            _require(tx, bucket, key, limits, time.time() if moment is None else moment)
-
 
 def _require(tx: Tx, bucket: str, key: str, limits: Sequence[Limit], moment: float) -> None:
     for limit in limits:

@@ -50,12 +50,17 @@ def create_side_index(tx: Tx) -> None:
     tx.execute(sa.text("CREATE INDEX documents_by_path ON documents (organization_id, path)"))
 
 
+def create_access(tx: Tx) -> None:
+    tables.access_metadata.create_all(tx.connection)
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
 HOST_MIGRATIONS: list[Step] = [
     (1, "base", create_base),
     (2, "limits", create_limits),
     (3, "side index", create_side_index),
+    (4, "access", create_access),
 ]
 
 

@@ -152,3 +152,48 @@ plan_items = sa.Table(
     sa.Column("state", sa.Integer, nullable=False),
     prefixes=["TEMPORARY"],
 )
+
+
+# Who may ask. A released step of the base never changes, so these are a step of their own.
+access_metadata = sa.MetaData()
+
+users = sa.Table(
+    "users",
+    access_metadata,
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("removed_at", Time),
+    sa.UniqueConstraint("organization_id", "name", name="users_by_name"),
+)
+
+# Roles beside the built-in ones.
+roles = sa.Table(
+    "roles",
+    access_metadata,
+    sa.Column("organization_id", Uuid, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("permissions", Json, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+)
+
+# A row stays when its key is revoked: once there was a key, nobody is served without one.
+api_keys = sa.Table(
+    "api_keys",
+    access_metadata,
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("user_id", Uuid, sa.ForeignKey(users.c.id), nullable=False),
+    # The part of the key that may be seen, by which it is looked up; of the rest there is a hash.
+    sa.Column("prefix", sa.Text, nullable=False, unique=True),
+    sa.Column("secret_hash", sa.String(64), nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    # Fewer permissions than the role's; null for all of them.
+    sa.Column("permissions", Json(none_as_null=True)),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("expires_at", Time),
+    sa.Column("revoked_at", Time),
+    sa.Column("last_used_at", Time),
+    sa.Index("api_keys_by_organization", "organization_id", "created_at"),
+)

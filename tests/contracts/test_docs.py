@@ -155,7 +155,7 @@ def test_the_examples_of_the_bulk_page_run(kb_home: Path, kb_run: Run) -> None:
     run_lines(page, kb_run)
 
 
-@pytest.mark.parametrize("page", ["knowledge", "research"])
+@pytest.mark.parametrize("page", ["access", "knowledge", "research"])
 def test_the_commands_of_a_page_run(page: str, kb_home: Path, kb_run: Run) -> None:
     run_lines(text_of(DOCS / f"{page}.md"), kb_run)
 

@@ -25,7 +25,20 @@ EDGES = ("litestar", "cyclopts", "mcp")
 # The files of a plugin that are about an edge; whatever else it has is free of them.
 # One that has many names them after their parts: chunk_commands, context_routes.
 EDGE_FILES = ("routes", "commands", "tools", "client", "render")
-HOST_EDGES = {"cli", "commands", "console", "csv", "http", "mcp_server", "server", "system", "testing", "web"}
+HOST_EDGES = {
+    "cli",
+    "commands",
+    "console",
+    "csv",
+    "gate",
+    "hardening",
+    "http",
+    "mcp_server",
+    "server",
+    "system",
+    "testing",
+    "web",
+}
 HEAVY = ("litestar", "mcp", "sqlalchemy", "numpy", "pydantic", "rich", "uvicorn")
 
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("kb_") and callable(hook)}

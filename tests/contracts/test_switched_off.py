@@ -110,6 +110,7 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         assert f"│ {command} " not in helped
     assert tools.isdisjoint(bind_tools(Plugins(read_bootstrap()), "admin"))
     expected = {
+        "access": (True, True, False),
         "documents": (True, True, True),
         "search": (True, True, True),
         "bulk": (True, True, True),

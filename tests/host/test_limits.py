@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from kb_framework.app import KB, open_kb
-from kb_framework.client import connect
-from kb_framework.errors import EngineError, TooManyRequests
-from kb_framework.store.limits import Limit, Limiter
-from kb_framework.testing import Install
+from kb_framework.errors import TooManyRequests
+from kb_framework.store.limits import Limit
 
 MINUTE = [Limit(3, 60)]
 
@@ -98,66 +96,3 @@ def test_r3_old_uses_are_thrown_away(kb: KB) -> None:
 
     with kb.store.read() as tx:
         assert tx.scalar(sa.select(sa.func.count()).select_from(uses)) == 1
-
-
-def test_r3_a_check_alone_counts_nothing(kb: KB) -> None:
-    limiter = Limiter(kb.store)
-    for _ in range(5):
-        limiter.require("unauthorized", "10.0.0.1", MINUTE, 100.0)
-
-    limiter.take("unauthorized", "10.0.0.1", MINUTE, 100.0)
-
-
-GATE = """
-from kb_framework import api, hookimpl
-from kb_framework.errors import Unauthorized
-from litestar import Request, get
-
-@hookimpl
-def kb_routes():
-    return [api.Routes("secret", "kb_secret:handlers")]
-
-@get("/secret", sync_to_thread=True)
-def secret(request: Request) -> dict[str, str]:
-    if request.headers.get("authorization") != "Bearer right":
-        raise Unauthorized("the key is wrong")
-    return {"secret": "told"}
-
-handlers = [secret]
-"""
-
-
-def test_r3_wrong_keys_are_limited_by_address_and_then_no_key_is_looked_at(
-    kb_home: Path, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kb_plugin("secret", GATE, module="kb_secret")
-    monkeypatch.setenv("KB_UNAUTHORIZED_PER_MINUTE", "3")
-
-    with connect() as engine:
-
-        def status(key: str | None) -> tuple[int, str | None]:
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
-            reply = engine._transport.send("GET", "/api/v1/secret", headers, b"")
-            return reply.status, reply.headers.get("retry-after")
-
-        assert status("right") == (200, None)
-        assert [status(key)[0] for key in ("wrong", None, "wrong")] == [401, 401, 401]
-        for key in ("wrong", None, "right"):
-            code, retry = status(key)
-            assert code == 429
-            assert retry is not None and 1 <= int(retry) <= 60
-        # What needs no key is not affected.
-        assert engine.get("/health")["status"] == "ok"
-
-
-def test_r3_a_429_says_so_in_its_body(kb_home: Path, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    kb_plugin("secret", GATE, module="kb_secret")
-    monkeypatch.setenv("KB_UNAUTHORIZED_PER_MINUTE", "1")
-
-    with connect() as engine:
-        for expected in (401, 429):
-            with pytest.raises(EngineError) as refused:
-                engine.get("/secret")
-            assert refused.value.http_status == expected
-        assert refused.value.code == "rate_limited"
-        assert refused.value.body["retry_after"] >= 1

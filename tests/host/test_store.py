@@ -166,6 +166,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
     for home in homes:
         applied = rows(home, "SELECT plugin, version FROM kb_migrations ORDER BY 1, 2")
         assert [step for step in applied if step[0] != "legalhold"] == [
+            ("access", 1),
             ("bulk", 1),
             ("bulk", 2),
             ("documents", 1),
@@ -174,6 +175,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("host", 1),
             ("host", 2),
             ("host", 3),
+            ("host", 4),
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),

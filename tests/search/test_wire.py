@@ -70,9 +70,7 @@ def test_s2_an_answer_has_all_its_keys_and_fits_its_schema(
         assert (hit["chunk_kind"], hit["usage_policy"]) == ("fact", "normal")
 
 
-def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(
-    kb_home: Any, monkeypatch: pytest.MonkeyPatch, wire: Wire
-) -> None:
+def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(kb_home: Any, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
     with connect() as engine:
         engine.add_note("keys")

@@ -70,7 +70,15 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
 
 @hookimpl
 def kb_tools(plugins: Plugins) -> list[api.Tool]:
-    get = api.Tool("kb_get_chunks", "kb_bulk.chunk_tools:get_chunks", "Get chunks", "read", read_only=True, idempotent=True)
+    get = api.Tool(
+        "kb_get_chunks",
+        "kb_bulk.chunk_tools:get_chunks",
+        "Get chunks",
+        "read",
+        read_only=True,
+        idempotent=True,
+        permission="documents.read",
+    )
     return [get] + [
         api.Tool(
             kind.tool_name,
@@ -81,6 +89,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             idempotent=True,
             build=True,
             contributed_by=plugins.kinds.plugin_of(kind.name),
+            permission=kind.permission,
             asks=True,
         )
         for kind in plugins.kinds

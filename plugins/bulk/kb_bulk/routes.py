@@ -30,7 +30,7 @@ def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
     sync_to_thread=True,
     status_code=HTTP_200_OK,
     request_max_body_size=2**20,
-    opt={"errors": "envelope", "failure": "Failed to retrieve chunks"},
+    opt={"permission": "documents.read", "errors": "envelope", "failure": "Failed to retrieve chunks"},
 )
 def get_chunks(data: JSONBody[ChunksIn], chunks: NamedDependency[ChunksService], actor: NamedDependency[Actor]) -> ChunksFound:
     """Chunks by id, up to 100 in one query; ids that are not found are listed."""
@@ -49,7 +49,8 @@ def _bulk(plugins: Plugins, kind: MutationKind) -> HTTPRouteHandler:
         "actor": NamedDependency[Actor],
         "return": BulkResult,
     }
-    return post(kind.path, sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED)(handler)
+    opt = {"permission": kind.permission}
+    return post(kind.path, sync_to_thread=True, status_code=HTTP_200_OK, responses=REFUSED, opt=opt)(handler)
 
 
 def _preview(plugins: Plugins) -> HTTPRouteHandler:
@@ -63,4 +64,5 @@ def _preview(plugins: Plugins) -> HTTPRouteHandler:
         "actor": NamedDependency[Actor],
         "return": Preview,
     }
-    return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK)(bulk_preview)
+    opt = {"permission": "documents.read"}
+    return post("/bulk/preview", sync_to_thread=True, status_code=HTTP_200_OK, opt=opt)(bulk_preview)

@@ -45,6 +45,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             help="Delete documents for good.",
             destructive=True,
             command="bulk-remove",
+            permission="documents.delete",
         ),
         api.MutationKind(
             "tags",
@@ -122,7 +123,9 @@ def kb_commands() -> list[api.Command]:
 @hookimpl
 def kb_tools() -> list[api.Tool]:
     def tool(name: str, function: str, title: str, profile: api.Profile, *, reads: bool = False) -> api.Tool:
-        return api.Tool(name, f"kb_documents.tools:{function}", title, profile, read_only=reads, idempotent=reads)
+        permission = "documents.read" if reads else "documents.write"
+        target = f"kb_documents.tools:{function}"
+        return api.Tool(name, target, title, profile, read_only=reads, idempotent=reads, permission=permission)
 
     return [
         tool("kb_addnote", "add_note", "Add a note", "write"),

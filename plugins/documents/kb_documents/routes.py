@@ -87,7 +87,7 @@ def _answer(added: models.Added) -> Response[models.Added]:
 ALREADY_THERE = {200: Answer(models.Added, "The content is already there, or an existing document was updated")}
 
 
-@post("/notes", sync_to_thread=True, responses=ALREADY_THERE)
+@post("/notes", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "documents.write"})
 def add_note(
     data: JSONBody[models.NoteIn], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> Response[models.Added]:
@@ -95,7 +95,7 @@ def add_note(
     return _answer(documents.add_note(data, actor))
 
 
-@post("/documents", sync_to_thread=True, responses=ALREADY_THERE, opt={"body": "multipart"})
+@post("/documents", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "documents.write", "body": "multipart"})
 def add_document(
     data: MultipartBody[FileUpload],
     documents: NamedDependency[DocumentsService],
@@ -106,7 +106,9 @@ def add_document(
     return _answer(documents.add_file(content, filename, data.fields(), actor))
 
 
-@post("/documents/batch", sync_to_thread=True, status_code=HTTP_200_OK, opt={"body": "multipart"})
+@post(
+    "/documents/batch", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.write", "body": "multipart"}
+)
 def add_documents(
     data: MultipartBody[FilesUpload],
     documents: NamedDependency[DocumentsService],
@@ -116,7 +118,7 @@ def add_documents(
     return models.AddedList(results=documents.add_files(data.each(), actor))
 
 
-@get("/documents", sync_to_thread=True)
+@get("/documents", sync_to_thread=True, opt={"permission": "documents.read"})
 def list_documents(
     documents: NamedDependency[DocumentsService],
     actor: NamedDependency[Actor],
@@ -136,7 +138,7 @@ def list_documents(
     return models.DocumentPage(data=data, meta=meta)
 
 
-@get("/documents/{document_id:int}", sync_to_thread=True)
+@get("/documents/{document_id:int}", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_document(
     document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> models.Document:
@@ -144,7 +146,7 @@ def get_document(
     return documents.get(document_id, actor)
 
 
-@get("/documents/{document_id:int}/chunks", sync_to_thread=True)
+@get("/documents/{document_id:int}/chunks", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_chunks(
     document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> models.ChunkList:
@@ -152,7 +154,12 @@ def get_chunks(
     return models.ChunkList.model_validate({"data": documents.chunks(document_id, actor)})
 
 
-@get("/documents/{document_id:int}/file", sync_to_thread=True, media_type="application/octet-stream")
+@get(
+    "/documents/{document_id:int}/file",
+    sync_to_thread=True,
+    media_type="application/octet-stream",
+    opt={"permission": "documents.read"},
+)
 def get_file(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> File:
     """The stored file, as it came."""
     path, name = documents.file(document_id, actor)
@@ -169,13 +176,13 @@ def get_file(document_id: DocumentId, documents: NamedDependency[DocumentsServic
     )
 
 
-@delete("/documents/{document_id:int}", sync_to_thread=True)
+@delete("/documents/{document_id:int}", sync_to_thread=True, opt={"permission": "documents.delete"})
 def delete_document(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> None:
     """Delete a document for good."""
     documents.delete(document_id, actor)
 
 
-@put("/documents/{document_id:int}/tags", sync_to_thread=True)
+@put("/documents/{document_id:int}/tags", sync_to_thread=True, opt={"permission": "documents.write"})
 def set_tags(
     document_id: DocumentId,
     data: JSONBody[models.TagsIn],
@@ -186,7 +193,7 @@ def set_tags(
     return documents.set_tags(document_id, data.tags, actor)
 
 
-@patch("/documents/{document_id:int}", sync_to_thread=True)
+@patch("/documents/{document_id:int}", sync_to_thread=True, opt={"permission": "documents.write"})
 def patch_document(
     document_id: DocumentId,
     data: JSONBody[models.DocumentPatch],
@@ -197,7 +204,7 @@ def patch_document(
     return documents.update(document_id, data, actor)
 
 
-@get("/tags", sync_to_thread=True)
+@get("/tags", sync_to_thread=True, opt={"permission": "documents.read"})
 def list_tags(
     documents: NamedDependency[DocumentsService],
     actor: NamedDependency[Actor],
@@ -209,7 +216,7 @@ def list_tags(
     return models.TagPage.model_validate({"data": data, "meta": meta})
 
 
-@post("/tags/rename", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/tags/rename", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.write"})
 def rename_tag(
     data: JSONBody[models.TagRename], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> models.Changed:
@@ -217,7 +224,7 @@ def rename_tag(
     return documents.rename_tag(data.old, data.new, actor)
 
 
-@post("/tags/merge", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/tags/merge", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.write"})
 def merge_tags(
     data: JSONBody[models.TagMerge], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> models.Changed:
@@ -225,7 +232,7 @@ def merge_tags(
     return documents.merge_tags(data.tags, data.into, actor)
 
 
-@get("/jobs", sync_to_thread=True)
+@get("/jobs", sync_to_thread=True, opt={"permission": "documents.read"})
 def list_jobs(
     documents: NamedDependency[DocumentsService],
     actor: NamedDependency[Actor],
@@ -239,13 +246,13 @@ def list_jobs(
     return models.JobPage(data=data, meta=meta)
 
 
-@get("/jobs/{job_id:int}", sync_to_thread=True)
+@get("/jobs/{job_id:int}", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> models.Job:
     """One job."""
     return documents.job(job_id, actor)
 
 
-@get("/documents/{document_id:int}/sources", sync_to_thread=True)
+@get("/documents/{document_id:int}/sources", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_sources(
     document_id: DocumentId, source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
 ) -> models.SourceList:
@@ -253,7 +260,7 @@ def get_sources(
     return source_files.of_document(document_id, actor)
 
 
-@post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read"})
 def compare_sources(
     data: JSONBody[models.SourcesIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
 ) -> models.SourcesOut:
@@ -261,7 +268,7 @@ def compare_sources(
     return source_files.compare(data, actor)
 
 
-@post("/sources/forget", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/sources/forget", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.delete"})
 def forget_sources(
     data: JSONBody[models.ForgetIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
 ) -> models.ForgetOut:
@@ -269,7 +276,7 @@ def forget_sources(
     return source_files.forget(data, actor)
 
 
-@post("/uploads", sync_to_thread=True)
+@post("/uploads", sync_to_thread=True, opt={"permission": "documents.write"})
 def start_upload(
     data: JSONBody[models.UploadIn], uploads: NamedDependency[UploadsService], actor: NamedDependency[Actor]
 ) -> models.Upload:
@@ -277,7 +284,7 @@ def start_upload(
     return uploads.start(data, actor)
 
 
-@put("/uploads/{upload_id:uuid}", sync_to_thread=True, opt={"body": "bytes"})
+@put("/uploads/{upload_id:uuid}", sync_to_thread=True, opt={"permission": "documents.write", "body": "bytes"})
 def append_upload(
     upload_id: FromPath[UUID],
     body: RawBody,
@@ -289,7 +296,7 @@ def append_upload(
     return uploads.append(str(upload_id), offset, body, actor)
 
 
-@post("/uploads/{upload_id:uuid}/finish", sync_to_thread=True, responses=ALREADY_THERE)
+@post("/uploads/{upload_id:uuid}/finish", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "documents.write"})
 def finish_upload(
     upload_id: FromPath[UUID], uploads: NamedDependency[UploadsService], actor: NamedDependency[Actor]
 ) -> Response[models.Added]:

@@ -163,10 +163,11 @@ class DocumentsService:
             query = sa.select(documents.c.file, documents.c.path, documents.c.media)
             here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor))
             row = tx.execute(query.where(*here)).first()
-        if row is None or row.file is None or not self._files.path(row.file).is_file():
+        stored = self._files.find(row.file) if row and row.file else None
+        if row is None or stored is None:
             raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
-        return self._files.path(row.file), name
+        return stored, name
 
     def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
         """What no plugin withholds: a document that no operation may touch is not shown either."""

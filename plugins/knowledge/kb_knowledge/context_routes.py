@@ -25,6 +25,7 @@ from kb_knowledge.snapshots import SnapshotsService
 
 Snapshots = NamedDependency[SnapshotsService]
 Who = NamedDependency[Actor]
+VIEW = {"permission": "knowledge.view"}
 
 
 def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
@@ -50,7 +51,7 @@ def _context(body: type[Any]) -> HTTPRouteHandler:
         "actor": Who,
         "return": models.Context,
     }
-    return post("/knowledge/context", sync_to_thread=True, status_code=HTTP_200_OK)(assemble_context)
+    return post("/knowledge/context", sync_to_thread=True, status_code=HTTP_200_OK, opt=VIEW)(assemble_context)
 
 
 def _ask(body: type[Any]) -> HTTPRouteHandler:
@@ -64,10 +65,10 @@ def _ask(body: type[Any]) -> HTTPRouteHandler:
         "actor": Who,
         "return": models.Asked,
     }
-    return post("/knowledge/ask", sync_to_thread=True, status_code=HTTP_200_OK)(ask)
+    return post("/knowledge/ask", sync_to_thread=True, status_code=HTTP_200_OK, opt=VIEW)(ask)
 
 
-@get("/knowledge/snapshots", sync_to_thread=True)
+@get("/knowledge/snapshots", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def list_snapshots(
     knowledge_snapshots: Snapshots, actor: Who, page: PageNumber = 1, per_page: PerPage = 20
 ) -> models.SnapshotPage:
@@ -76,13 +77,13 @@ def list_snapshots(
     return models.SnapshotPage(data=data, meta=meta)
 
 
-@get("/knowledge/snapshots/{snapshot_id:uuid}", sync_to_thread=True)
+@get("/knowledge/snapshots/{snapshot_id:uuid}", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def get_snapshot(snapshot_id: FromPath[UUID], knowledge_snapshots: Snapshots, actor: Who) -> models.Snapshot:
     """One snapshot: question, prompt, chunks, how they were chosen, and the answer if there is one."""
     return knowledge_snapshots.get(str(snapshot_id), actor)
 
 
-@put("/knowledge/snapshots/{snapshot_id:uuid}/answer", sync_to_thread=True)
+@put("/knowledge/snapshots/{snapshot_id:uuid}/answer", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def answer_snapshot(
     snapshot_id: FromPath[UUID], data: JSONBody[models.AnswerIn], knowledge_snapshots: Snapshots, actor: Who
 ) -> models.Answer:
@@ -90,7 +91,7 @@ def answer_snapshot(
     return knowledge_snapshots.answer(str(snapshot_id), data.text, data.model, actor)
 
 
-@get("/knowledge/chunks/{chunk_id:uuid}/impact", sync_to_thread=True)
+@get("/knowledge/chunks/{chunk_id:uuid}/impact", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def chunk_impact(
     chunk_id: FromPath[UUID], knowledge_snapshots: Snapshots, actor: Who, page: PageNumber = 1, per_page: PerPage = 20
 ) -> models.SnapshotPage:

@@ -37,6 +37,18 @@ def kb_chunk_columns() -> list[api.ChunkColumn]:
 
 
 @hookimpl
+def kb_permissions() -> list[api.Permission]:
+    return [
+        api.Permission("knowledge.view", "See chunks, their kinds, policies and events, and make contexts of them.", "viewer"),
+        api.Permission("knowledge.edit", "Change chunks.", "editor"),
+        api.Permission("knowledge.deactivate", "Deactivate and activate chunks.", "editor"),
+        api.Permission("knowledge.reclassify", "Change the kind of chunks.", "editor"),
+        api.Permission("knowledge.set_policy", "Change how chunks may be used.", "editor"),
+        api.Permission("knowledge.delete_hard", "Delete chunks for good."),
+    ]
+
+
+@hookimpl
 def kb_services() -> list[api.Service]:
     return [
         api.Service("knowledge", "kb_knowledge.service:KnowledgeService"),
@@ -122,7 +134,7 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 @hookimpl
 def kb_mutation_kinds() -> list[api.MutationKind]:
-    def kind(name: str, target: str, verb: str, help: str) -> api.MutationKind:
+    def kind(name: str, target: str, verb: str, help: str, permission: str = "") -> api.MutationKind:
         path = name.replace("_", "-")
         return api.MutationKind(
             name,
@@ -133,11 +145,12 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             route=f"/knowledge/bulk/{path}",
             command=f"chunks bulk-{path}",
             tool=f"kb_chunks_bulk_{name}",
+            permission=permission or f"knowledge.{name}",
         )
 
     return [
         kind("deactivate", "Deactivate", "deactivate", "Take chunks out of every search."),
-        kind("activate", "Activate", "activate", "Let chunks be found again."),
+        kind("activate", "Activate", "activate", "Let chunks be found again.", "knowledge.deactivate"),
         kind("reclassify", "Reclassify", "reclassify", "Say what chunks are: fact, angle, example or quote."),
         kind("set_policy", "SetPolicy", "set the policy of", "Say what chunks may be used for."),
         api.MutationKind(
@@ -148,6 +161,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             destructive=True,
             bulk=False,
             over="chunks",
+            permission="knowledge.delete_hard",
         ),
     ]
 
@@ -184,21 +198,37 @@ def kb_commands() -> list[api.Command]:
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    def tool(name: str, function: str, title: str, profile: api.Profile = "curate", *, reads: bool = False) -> api.Tool:
-        return api.Tool(name, f"kb_knowledge.tools:{function}", title, profile, read_only=reads, idempotent=True)
+    def reads(name: str, function: str, title: str, profile: api.Profile = "curate") -> api.Tool:
+        target = f"kb_knowledge.tools:{function}"
+        return api.Tool(name, target, title, profile, read_only=True, idempotent=True, permission="knowledge.view")
+
+    def changes(function: str, title: str, permission: str) -> api.Tool:
+        target = f"kb_knowledge.tools:{function}"
+        return api.Tool(f"kb_chunks_{function}", target, title, "curate", idempotent=True, permission=permission)
+
+    def answers(function: str, title: str, *, samples: bool = False) -> api.Tool:
+        target = f"kb_knowledge.ask_tools:{function}"
+        return api.Tool(f"kb_{function}", target, title, "read", open_world=samples, samples=samples, permission="knowledge.view")
 
     return [
-        tool("kb_chunks_list", "list_chunks", "List chunks", reads=True),
-        tool("kb_chunks_show", "show", "Show a chunk", reads=True),
-        tool("kb_chunks_deactivate", "deactivate", "Deactivate a chunk"),
-        tool("kb_chunks_activate", "activate", "Activate a chunk"),
-        tool("kb_chunks_reclassify", "reclassify", "Reclassify a chunk"),
-        tool("kb_chunks_set_policy", "set_policy", "Set a chunk's policy"),
-        tool("kb_chunks_history", "history", "Show a chunk's history", reads=True),
-        api.Tool("kb_context", "kb_knowledge.ask_tools:context", "Assemble a context", "read"),
-        api.Tool("kb_ask", "kb_knowledge.ask_tools:ask", "Answer a question", "read", open_world=True, samples=True),
-        tool("kb_impact", "impact", "What a chunk was used for", "read", reads=True),
-        api.Tool("kb_chunks_delete", "kb_knowledge.tools:delete", "Delete a chunk", "admin", destructive=True),
+        reads("kb_chunks_list", "list_chunks", "List chunks"),
+        reads("kb_chunks_show", "show", "Show a chunk"),
+        changes("deactivate", "Deactivate a chunk", "knowledge.deactivate"),
+        changes("activate", "Activate a chunk", "knowledge.deactivate"),
+        changes("reclassify", "Reclassify a chunk", "knowledge.reclassify"),
+        changes("set_policy", "Set a chunk's policy", "knowledge.set_policy"),
+        reads("kb_chunks_history", "history", "Show a chunk's history"),
+        answers("context", "Assemble a context"),
+        answers("ask", "Answer a question", samples=True),
+        reads("kb_impact", "impact", "What a chunk was used for", "read"),
+        api.Tool(
+            "kb_chunks_delete",
+            "kb_knowledge.tools:delete",
+            "Delete a chunk",
+            "admin",
+            destructive=True,
+            permission="knowledge.delete_hard",
+        ),
     ]
 
 

@@ -30,7 +30,7 @@ Since = Annotated[str | None, QueryParameter(max_length=64, description="Not bef
 Until = Annotated[str | None, QueryParameter(max_length=64, description="Before this time.")]
 
 
-@get("/knowledge/chunks", sync_to_thread=True)
+@get("/knowledge/chunks", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def list_chunks(
     knowledge: Knowledge,
     actor: Who,
@@ -48,13 +48,18 @@ def list_chunks(
     return models.ChunkPage(data=data, meta=meta)
 
 
-@get("/knowledge/chunks/{chunk_id:uuid}", sync_to_thread=True)
+@get("/knowledge/chunks/{chunk_id:uuid}", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def get_chunk(chunk_id: FromPath[UUID], knowledge: Knowledge, actor: Who) -> models.ChunkDetail:
     """One chunk, with its whole text and its last 20 events."""
     return knowledge.get(str(chunk_id), actor)
 
 
-@post("/knowledge/chunks/{chunk_id:uuid}/deactivate", sync_to_thread=True, status_code=HTTP_200_OK)
+@post(
+    "/knowledge/chunks/{chunk_id:uuid}/deactivate",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "knowledge.deactivate"},
+)
 def deactivate_chunk(
     chunk_id: FromPath[UUID], knowledge: Knowledge, actor: Who, data: JSONBody[Deactivate | None] = None
 ) -> models.ChunkChanged:
@@ -62,7 +67,12 @@ def deactivate_chunk(
     return knowledge.change(str(chunk_id), data or Deactivate(), actor)
 
 
-@post("/knowledge/chunks/{chunk_id:uuid}/activate", sync_to_thread=True, status_code=HTTP_200_OK)
+@post(
+    "/knowledge/chunks/{chunk_id:uuid}/activate",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "knowledge.deactivate"},
+)
 def activate_chunk(
     chunk_id: FromPath[UUID], knowledge: Knowledge, actor: Who, data: JSONBody[Activate | None] = None
 ) -> models.ChunkChanged:
@@ -70,7 +80,12 @@ def activate_chunk(
     return knowledge.change(str(chunk_id), data or Activate(), actor)
 
 
-@post("/knowledge/chunks/{chunk_id:uuid}/reclassify", sync_to_thread=True, status_code=HTTP_200_OK)
+@post(
+    "/knowledge/chunks/{chunk_id:uuid}/reclassify",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "knowledge.reclassify"},
+)
 def reclassify_chunk(
     chunk_id: FromPath[UUID], data: JSONBody[Reclassify], knowledge: Knowledge, actor: Who
 ) -> models.ChunkChanged:
@@ -78,7 +93,12 @@ def reclassify_chunk(
     return knowledge.change(str(chunk_id), data, actor)
 
 
-@post("/knowledge/chunks/{chunk_id:uuid}/set-policy", sync_to_thread=True, status_code=HTTP_200_OK)
+@post(
+    "/knowledge/chunks/{chunk_id:uuid}/set-policy",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "knowledge.set_policy"},
+)
 def set_chunk_policy(
     chunk_id: FromPath[UUID], data: JSONBody[SetPolicy], knowledge: Knowledge, actor: Who
 ) -> models.ChunkChanged:
@@ -86,7 +106,7 @@ def set_chunk_policy(
     return knowledge.change(str(chunk_id), data, actor)
 
 
-@delete("/knowledge/chunks/{chunk_id:uuid}", sync_to_thread=True)
+@delete("/knowledge/chunks/{chunk_id:uuid}", sync_to_thread=True, opt={"permission": "knowledge.delete_hard"})
 def delete_chunk(
     chunk_id: FromPath[UUID],
     knowledge: Knowledge,
@@ -98,7 +118,7 @@ def delete_chunk(
     knowledge.delete(str(chunk_id), actor, confirm=confirm, reason=reason)
 
 
-@get("/knowledge/chunks/{chunk_id:uuid}/events", sync_to_thread=True)
+@get("/knowledge/chunks/{chunk_id:uuid}/events", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def chunk_history(
     chunk_id: FromPath[UUID], knowledge: Knowledge, actor: Who, page: PageNumber = 1, per_page: PerPage = 20
 ) -> models.EventPage:
@@ -107,7 +127,7 @@ def chunk_history(
     return models.EventPage(data=data, meta=meta)
 
 
-@get("/knowledge/events", sync_to_thread=True)
+@get("/knowledge/events", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def list_events(
     knowledge_events: NamedDependency[EventsService],
     actor: Who,
@@ -125,7 +145,7 @@ def list_events(
     return models.EventPage(data=data, meta=meta)
 
 
-@get("/knowledge/events/export", sync_to_thread=True, media_type="application/x-ndjson")
+@get("/knowledge/events/export", sync_to_thread=True, media_type="application/x-ndjson", opt={"permission": "knowledge.view"})
 def export_events(
     knowledge_events: NamedDependency[EventsService],
     actor: Who,
@@ -154,7 +174,7 @@ def _wanted(
     }
 
 
-@get("/knowledge/left-over", sync_to_thread=True)
+@get("/knowledge/left-over", sync_to_thread=True, opt={"permission": "knowledge.view"})
 def list_left_over(
     knowledge_left_over: NamedDependency[LeftOverService], actor: Who, page: PageNumber = 1, per_page: PerPage = 20
 ) -> models.LeftOverPage:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,10 +14,12 @@ import sqlalchemy as sa
 
 from kb_framework.store.sql import among
 from kb_framework.store.store import Tx
+from kb_framework.store.tables import chunks, jobs
 from kb_maintenance.contents import Entry
 from kb_maintenance.rows import for_table, tags_of
 
 State = Literal["new", "identical", "different"]
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Ids may differ between databases; a document without its file is still the same.
 _IGNORED = {"id", "file", "document_id"}
 
@@ -33,8 +38,24 @@ def natural_key(document: Mapping[str, Any]) -> tuple[Any, ...]:
     return (document["content_hash"], path, None if path is not None else document["created_at"])
 
 
+def with_own_ids(tx: Tx, rows: Sequence[Mapping[str, Any]], *keys: sa.ColumnElement[Any]) -> list[dict[str, Any]]:
+    """The rows; ids that another organization has are replaced, always by the same, so that nobody learns of the other's.
+
+    That is so for chunks and jobs wherever they are named, and for the rows' own `keys`.
+    """
+    named = {value for row in rows for value in row.values() if isinstance(value, str) and _UUID.fullmatch(value)}
+    others: set[str] = set()
+    for key in (chunks.c.id, jobs.c.uuid, *keys):
+        elsewhere = sa.select(key).where(among(key, list(named)), key.table.c.organization_id != tx.organization_id)
+        others |= set(tx.connection.scalars(elsewhere))
+    own = {value: str(uuid.uuid5(uuid.UUID(tx.organization_id), value)) for value in others}
+    return [{name: own.get(value, value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
+
+
 def compare(tx: Tx, targets: tuple[sa.Table, sa.Table], batch: Sequence[Entry]) -> list[Compared]:
     to_documents, to_chunks = targets
+    renamed = iter(with_own_ids(tx, [chunk for _, pieces in batch for chunk in pieces]))
+    batch = [(document, list(itertools.islice(renamed, len(pieces)))) for document, pieces in batch]
     hashes = list({document["content_hash"] for document, _ in batch})
     rows = tx.rows(sa.select(to_documents).where(tx.owns(to_documents), among(to_documents.c.content_hash, hashes)))
     here = {natural_key(row): dict(row) for row in sorted(rows, key=lambda row: -row["id"])}
@@ -43,18 +64,18 @@ def compare(tx: Tx, targets: tuple[sa.Table, sa.Table], batch: Sequence[Entry]) 
     query = sa.select(to_chunks).where(among(to_chunks.c.document_id, list(tags)))
     for row in tx.rows(query.order_by(to_chunks.c.document_id, to_chunks.c.chunk_index)):
         chunks_here.setdefault(row["document_id"], []).append(dict(row))
-    ids = [chunk["id"] for _, chunks in batch for chunk in chunks]
+    ids = [chunk["id"] for _, pieces in batch for chunk in pieces]
     taken = set(tx.connection.scalars(sa.select(to_chunks.c.id).where(among(to_chunks.c.id, ids))))
     compared = []
-    for document, chunks in batch:
-        found = Compared("new", document, chunks)
+    for document, pieces in batch:
+        found = Compared("new", document, pieces)
         row = here.get(natural_key(document))
         if row is not None:
-            archived = _meaning(to_documents, document), document["tags"], [_meaning(to_chunks, chunk) for chunk in chunks]
+            archived = _meaning(to_documents, document), document["tags"], [_meaning(to_chunks, chunk) for chunk in pieces]
             own = [_meaning(to_chunks, chunk) for chunk in chunks_here.get(row["id"], [])]
-            same = archived == (_meaning(to_documents, row, document), tags[row["id"]], _shown(own, chunks))
+            same = archived == (_meaning(to_documents, row, document), tags[row["id"]], _shown(own, pieces))
             found = dataclasses.replace(found, state="identical" if same else "different", existing=row["id"])
-        elif any(chunk["id"] in taken for chunk in chunks):
+        elif any(chunk["id"] in taken for chunk in pieces):
             # The same document under another path, or with other content by now.
             found = dataclasses.replace(found, state="different")
         compared.append(found)

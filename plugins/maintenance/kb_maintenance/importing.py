@@ -23,7 +23,7 @@ from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import documents, file_removals
 from kb_maintenance.archive import refused
-from kb_maintenance.comparing import compare
+from kb_maintenance.comparing import compare, with_own_ids
 from kb_maintenance.contents import Contents, Entry
 from kb_maintenance.exporting import table_member
 from kb_maintenance.models import Difference, Imported, Preview, Sample
@@ -53,17 +53,17 @@ class ImportService:
         self._embedding = embedding
         self._folder = host_settings.data_dir / "imports"
         self._max_bytes = settings.max_import_bytes
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[Path, _Run] = {}
         self._one_at_a_time = threading.Lock()
 
-    def receive(self) -> tuple[str, Path]:
+    def receive(self, actor: Actor) -> tuple[str, Path]:
         """An id and a place for an archive that arrives; those of yesterday are thrown away."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in self._folder.glob("*.kbz"):
             if path.stat().st_mtime < time.time() - _LIFETIME_SECONDS:
                 path.unlink(missing_ok=True)
         import_id = str(uuid.uuid4())
-        return import_id, self._folder / f"{import_id}.kbz"
+        return import_id, self._place(import_id, actor)
 
     def require_room(self, size: int) -> None:
         if size > self._max_bytes:
@@ -73,14 +73,14 @@ class ImportService:
     def preview(self, import_id: str, actor: Actor) -> Preview:
         """Check everything, and say what would be added. An archive that cannot be used is thrown away."""
         try:
-            contents = self._open(import_id)
+            contents = self._open(import_id, actor)
             try:
                 contents.archive.verify()
                 return self._compared(import_id, contents, actor)
             finally:
                 contents.close()
         except BaseException:
-            self.discard(import_id)
+            self.discard(import_id, actor)
             raise
 
     def apply(self, import_id: str, actor: Actor) -> Imported:
@@ -89,33 +89,38 @@ class ImportService:
         if not self._one_at_a_time.acquire(timeout=4 * _STEP_SECONDS):
             raise Busy("another request is importing; try again")
         try:
-            run = self._runs.get(import_id)
+            place = self._place(import_id, actor)
+            run = self._runs.get(place)
             if run is None:
-                run = self._runs[import_id] = _Run(
-                    self._open(import_id), self._store, self._files, self._plugins, self._embedding
-                )
+                contents = self._open(import_id, actor)
+                run = self._runs[place] = _Run(contents, self._store, self._files, self._plugins, self._embedding)
             end = time.monotonic() + _STEP_SECONDS
             try:
                 for _ in run.steps(actor):
                     if time.monotonic() >= end:
                         return run.report(finished=False)
             except BaseException:
-                self._runs.pop(import_id).close()
+                self._runs.pop(place).close()
                 raise
         finally:
             self._one_at_a_time.release()
         report = run.report(finished=True)
-        self.discard(import_id)
+        self.discard(import_id, actor)
         return report
 
-    def discard(self, import_id: str) -> None:
-        run = self._runs.pop(import_id, None)
+    def discard(self, import_id: str, actor: Actor) -> None:
+        place = self._place(import_id, actor)
+        run = self._runs.pop(place, None)
         if run:
             run.close()
-        (self._folder / f"{import_id}.kbz").unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
 
-    def _open(self, import_id: str) -> Contents:
-        path = self._folder / f"{import_id}.kbz"
+    def _place(self, import_id: str, actor: Actor) -> Path:
+        """Where an archive waits. Whoever did not send it, does not find it."""
+        return self._folder / f"{actor.organization_id}.{actor.user_id}.{import_id}.kbz"
+
+    def _open(self, import_id: str, actor: Actor) -> Contents:
+        path = self._place(import_id, actor)
         if not path.is_file():
             raise NotFound(f"there is no import {import_id}", hint="upload the archive again")
         return Contents(path, self._max_bytes)
@@ -144,7 +149,8 @@ class ImportService:
                 ignored.add(f"table {name}")
                 continue
             preview.tables[name] = difference = Difference()
-            for rows in _row_batches(contents, item):
+            for archived in _row_batches(contents, item):
+                rows = with_own_ids(tx, archived, table.c[item.key])
                 known = _known(tx, table, item, rows)
                 difference.identical += len(known)
                 difference.new += len(rows) - len(known)
@@ -284,6 +290,7 @@ class _Run:
             table = table_here(tx, item.table)
             if table is None:
                 return
+            rows = with_own_ids(tx, rows, table.c[item.key])
             known = _known(tx, table, item, rows)
             adapt = resolve(item.adapt) if item.adapt else follow_document
             for row in rows:
@@ -333,7 +340,7 @@ def _row_batches(contents: Contents, item: ExportTable) -> Iterator[list[dict[st
 
 def _known(tx: Tx, table: sa.Table, item: ExportTable, rows: list[dict[str, Any]]) -> set[Any]:
     key = table.c[item.key]
-    return set(tx.connection.scalars(sa.select(key).where(among(key, [row[item.key] for row in rows]))))
+    return set(tx.connection.scalars(sa.select(key).where(tx.owns(table), among(key, [row[item.key] for row in rows]))))
 
 
 def _count(difference: Difference, state: str, number: int) -> None:

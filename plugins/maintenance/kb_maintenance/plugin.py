@@ -13,6 +13,14 @@ def kb_settings() -> list[api.SettingsSection]:
 
 
 @hookimpl
+def kb_permissions() -> list[api.Permission]:
+    return [
+        api.Permission("maintenance.export", "Export the organization's documents."),
+        api.Permission("maintenance.import", "Import an archive into the organization."),
+    ]
+
+
+@hookimpl
 def kb_services() -> list[api.Service]:
     return [
         api.Service("reindexing", "kb_maintenance.service:ReindexService"),

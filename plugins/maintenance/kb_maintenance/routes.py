@@ -29,24 +29,24 @@ def _download(parts: Iterator[bytes], filename: str) -> Stream:
     return Stream(itertools.chain([first], parts), media_type="application/zip", headers=headers)
 
 
-@get("/export", sync_to_thread=True, media_type="application/zip")
+@get("/export", sync_to_thread=True, media_type="application/zip", opt={"permission": "maintenance.export"})
 def get_export(exports: NamedDependency[ExportService], actor: NamedDependency[Actor]) -> Stream:
     """Documents, files, chunks, tags and jobs in one archive, as they are at this moment."""
     return _download(exports.parts(actor), "export.kbz")
 
 
-@get("/backup", sync_to_thread=True, media_type="application/zip")
+@get("/backup", sync_to_thread=True, media_type="application/zip", opt={"permission": "engine.operate"})
 def get_backup(backups: NamedDependency[BackupService]) -> Stream:
     """The whole database and its files, as they are at this moment."""
     return _download(backups.parts(), "backup.kbb")
 
 
-@post("/import", status_code=HTTP_200_OK, opt={"body": "bytes"}, request_max_body_size=None)
+@post("/import", status_code=HTTP_200_OK, opt={"permission": "maintenance.import", "body": "bytes"}, request_max_body_size=None)
 async def upload_import(
     request: Request[Any, Any, Any], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]
 ) -> Preview:
     """Send an archive as the request's body; what it holds that is not here yet. Nothing is added before it is applied."""
-    import_id, path = await to_thread.run_sync(imports.receive)
+    import_id, path = await to_thread.run_sync(imports.receive, actor)
     try:
         size = 0
         with path.open("wb") as file:
@@ -55,30 +55,30 @@ async def upload_import(
                 imports.require_room(size)
                 await to_thread.run_sync(file.write, part)
     except BaseException:
-        imports.discard(import_id)
+        imports.discard(import_id, actor)
         raise
     return await to_thread.run_sync(imports.preview, import_id, actor)
 
 
-@post("/import/{import_id:uuid}/apply", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/import/{import_id:uuid}/apply", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "maintenance.import"})
 def apply_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]) -> Imported:
     """Add what is new, for about a second; ask again until it is finished."""
     return imports.apply(str(import_id), actor)
 
 
-@delete("/import/{import_id:uuid}", sync_to_thread=True)
-def discard_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService]) -> None:
+@delete("/import/{import_id:uuid}", sync_to_thread=True, opt={"permission": "maintenance.import"})
+def discard_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]) -> None:
     """Forget an uploaded archive."""
-    imports.discard(str(import_id))
+    imports.discard(str(import_id), actor)
 
 
-@post("/reindex", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/reindex", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
 def reindex(data: JSONBody[ReindexIn], reindexing: NamedDependency[ReindexService]) -> Reindexed:
     """Embed all chunks anew beside the vectors in use, for about a second; ask again until it is finished."""
     return reindexing.reindex(data.embedder)
 
 
-@post("/reindex/compact", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/reindex/compact", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
 def compact(reindexing: NamedDependency[ReindexService]) -> Compacted:
     """Move the vectors to an index without holes, for about a second; ask again until it is finished."""
     return reindexing.compact()

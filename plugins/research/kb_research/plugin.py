@@ -19,6 +19,14 @@ def kb_migrations() -> list[api.Migration]:
 
 
 @hookimpl
+def kb_permissions() -> list[api.Permission]:
+    return [
+        api.Permission("research.search", "Search sources for research.", "viewer"),
+        api.Permission("research.add_to_knowledge", "Add what research found.", "editor"),
+    ]
+
+
+@hookimpl
 def kb_services() -> list[api.Service]:
     return [api.Service("research", "kb_research.service:ResearchService")]
 
@@ -66,8 +74,22 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
 @hookimpl
 def kb_tools(plugins: Plugins) -> list[api.Tool]:
     offered = [
-        api.Tool("kb_research_search", "kb_research.tools:search", "Search for snippets", "read", open_world=True),
-        api.Tool("kb_research_add", "kb_research.tools:add", "Add a snippet", "write", idempotent=True),
+        api.Tool(
+            "kb_research_search",
+            "kb_research.tools:search",
+            "Search for snippets",
+            "read",
+            open_world=True,
+            permission="research.search",
+        ),
+        api.Tool(
+            "kb_research_add",
+            "kb_research.tools:add",
+            "Add a snippet",
+            "write",
+            idempotent=True,
+            permission="research.add_to_knowledge",
+        ),
     ]
     return offered if _offered(plugins) else []
 

@@ -16,7 +16,7 @@ from kb_research.service import ResearchService
 ALREADY_THERE = {200: Answer(models.Added, "The same text is already there")}
 
 
-@post("/research/search", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/research/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "research.search"})
 def research_search(
     data: JSONBody[models.SearchIn], research: NamedDependency[ResearchService], actor: NamedDependency[Actor]
 ) -> models.SearchOut:
@@ -24,7 +24,7 @@ def research_search(
     return research.search(data, actor)
 
 
-@get("/research/recent", sync_to_thread=True)
+@get("/research/recent", sync_to_thread=True, opt={"permission": "research.search"})
 def research_recent(
     research: NamedDependency[ResearchService], actor: NamedDependency[Actor], page: PageNumber = 1, per_page: PerPage = 20
 ) -> models.SavedPage:
@@ -33,7 +33,7 @@ def research_recent(
     return models.SavedPage(data=data, meta=meta)
 
 
-@post("/research/add-to-knowledge", sync_to_thread=True, responses=ALREADY_THERE)
+@post("/research/add-to-knowledge", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "research.add_to_knowledge"})
 def research_add(
     data: JSONBody[models.AddIn], research: NamedDependency[ResearchService], actor: NamedDependency[Actor]
 ) -> Response[models.Added]:

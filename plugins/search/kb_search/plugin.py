@@ -70,10 +70,11 @@ def kb_commands() -> list[api.Command]:
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    return [
-        api.Tool("kb_search", "kb_search.tools:search", "Search", "read", read_only=True, idempotent=True),
-        api.Tool("kb_bulk_search", "kb_search.tools:bulk_search", "Search many", "read", read_only=True, idempotent=True),
-    ]
+    def tool(name: str, function: str, title: str) -> api.Tool:
+        target = f"kb_search.tools:{function}"
+        return api.Tool(name, target, title, "read", read_only=True, idempotent=True, permission="documents.read")
+
+    return [tool("kb_search", "search", "Search"), tool("kb_bulk_search", "bulk_search", "Search many")]
 
 
 @hookimpl

@@ -13,13 +13,13 @@ from kb_search.models import BulkSearchIn, BulkSearchOut, PlaceOut, SearchIn, Se
 from kb_search.service import SearchService
 
 
-@post("/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"errors": "v1"})
+@post("/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read", "errors": "v1"})
 def post_search(data: JSONBody[SearchIn], search: NamedDependency[SearchService], actor: NamedDependency[Actor]) -> SearchOut:
     """Search the knowledge base."""
     return search.search(data, actor)
 
 
-@post("/search/bulk", sync_to_thread=True, status_code=HTTP_200_OK, opt={"errors": "v1"})
+@post("/search/bulk", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read", "errors": "v1"})
 def post_bulk_search(
     data: JSONBody[BulkSearchIn], bulk_searching: NamedDependency[BulkSearchService], actor: NamedDependency[Actor]
 ) -> BulkSearchOut:
@@ -27,7 +27,7 @@ def post_bulk_search(
     return bulk_searching.bulk_search(data, actor)
 
 
-@get("/search/chunks/{chunk_id:str}", sync_to_thread=True, opt={"errors": "v1"})
+@get("/search/chunks/{chunk_id:str}", sync_to_thread=True, opt={"permission": "documents.read", "errors": "v1"})
 def get_place(chunk_id: FromPath[str], search: NamedDependency[SearchService], actor: NamedDependency[Actor]) -> PlaceOut:
     """Where a chunk stands: its document, and the place in it."""
     return search.place(chunk_id, actor)

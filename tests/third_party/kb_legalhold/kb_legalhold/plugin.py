@@ -27,6 +27,15 @@ def kb_migrations() -> list[api.Migration]:
 
 
 @hookimpl
+def kb_permissions() -> list[api.Permission]:
+    return [
+        api.Permission("legalhold.view", "See the holds in force.", "viewer"),
+        api.Permission("legalhold.place", "Put documents on hold.", "editor"),
+        api.Permission("legalhold.release", "Release documents from hold."),
+    ]
+
+
+@hookimpl
 def kb_services() -> list[api.Service]:
     return [api.Service("legalhold", "kb_legalhold.service:LegalHoldService")]
 
@@ -58,8 +67,16 @@ def kb_tools() -> list[api.Tool]:
             "read",
             read_only=True,
             idempotent=True,
+            permission="legalhold.view",
         ),
-        api.Tool("kb_hold_place", "kb_legalhold.tools:place", "Place a legal hold", "curate", idempotent=True),
+        api.Tool(
+            "kb_hold_place",
+            "kb_legalhold.tools:place",
+            "Place a legal hold",
+            "curate",
+            idempotent=True,
+            permission="legalhold.place",
+        ),
     ]
 
 

@@ -14,7 +14,7 @@ from kb_legalhold.models import HoldIn, HoldPage, Placed, Released, ReleaseIn
 from kb_legalhold.service import LegalHoldService
 
 
-@get("/legal-holds", sync_to_thread=True)
+@get("/legal-holds", sync_to_thread=True, opt={"permission": "legalhold.view"})
 def list_holds(
     legalhold: NamedDependency[LegalHoldService],
     actor: NamedDependency[Actor],
@@ -26,13 +26,13 @@ def list_holds(
     return legalhold.list(actor, Page(page, per_page), matter)
 
 
-@post("/legal-holds", sync_to_thread=True)
+@post("/legal-holds", sync_to_thread=True, opt={"permission": "legalhold.place"})
 def place_hold(data: JSONBody[HoldIn], legalhold: NamedDependency[LegalHoldService], actor: NamedDependency[Actor]) -> Placed:
     """Put documents on hold; sealed ones are also left out of every selection and search."""
     return legalhold.place(data, actor)
 
 
-@post("/legal-holds/release", sync_to_thread=True, status_code=HTTP_200_OK)
+@post("/legal-holds/release", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "legalhold.release"})
 def release_hold(
     data: JSONBody[ReleaseIn], legalhold: NamedDependency[LegalHoldService], actor: NamedDependency[Actor]
 ) -> Released:

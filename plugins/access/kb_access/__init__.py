@@ -1,0 +1,1 @@
+"""Keys, users, organizations and roles, and the record of who changed them. What a key may do is decided by the host."""

@@ -1,0 +1,168 @@
+"""What the access routes take and give."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from kb_framework.paging import PageMeta
+from kb_framework.validation import Body, Text
+
+_UNITS = {"h": "hours", "d": "days"}
+
+
+def _name(text: str) -> str:
+    text = unicodedata.normalize("NFC", text.strip())
+    if not 1 <= len(text) <= 128:
+        raise ValueError("a name has 1 to 128 characters")
+    if any(unicodedata.category(char).startswith("C") for char in text):
+        raise ValueError("a name has no control characters")
+    return text
+
+
+def _moment(text: str) -> str:
+    """When a key ends, as the store writes times: `90d` or `12h` from now, or an ISO time with its zone."""
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([hd])", text)
+    if match:
+        moment = datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise ValueError("must be like 90d, 12h or 2030-01-31T00:00:00Z") from None
+    if moment <= datetime.now(UTC):
+        raise ValueError("must be in the future")
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+Name = Annotated[Text, AfterValidator(_name)]
+RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+PermissionName = Annotated[Text, Field(min_length=1, max_length=128)]
+
+
+class KeyIn(Body):
+    user: Name
+    role: Annotated[RoleName, Field(description="viewer, editor, admin, or a role of the organization's own.")]
+    organization: Annotated[Name | None, Field(description="By default the caller's own; made if it is not there.")] = None
+    permissions: Annotated[
+        list[PermissionName] | None, Field(min_length=1, description="Of the role's permissions only these.")
+    ] = None
+    expires: Annotated[
+        Annotated[Text, AfterValidator(_moment)] | None, Field(description="90d, 12h, or an ISO time; by default never.")
+    ] = None
+
+
+class Key(BaseModel):
+    """A key as it may be shown: its beginning, never the rest."""
+
+    id: str
+    prefix: str
+    state: Literal["active", "expired", "revoked"]
+    user: str
+    user_id: str
+    organization: str
+    organization_id: str
+    role: str
+    permissions: list[str] | None
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class NewKey(Key):
+    """A new key; `key` is shown this once."""
+
+    key: str
+
+
+class KeyPage(BaseModel):
+    data: list[Key]
+    meta: PageMeta
+
+
+class User(BaseModel):
+    id: str
+    name: str
+    organization: str
+    organization_id: str
+    keys: int
+    created_at: str
+    removed_at: str | None
+
+
+class UserPage(BaseModel):
+    data: list[User]
+    meta: PageMeta
+
+
+class OrganizationIn(Body):
+    name: Name
+
+
+class Organization(BaseModel):
+    id: str
+    name: str
+    created_at: str
+
+
+class OrganizationPage(BaseModel):
+    data: list[Organization]
+    meta: PageMeta
+
+
+class RoleIn(Body):
+    permissions: Annotated[list[PermissionName], Field(min_length=1)]
+
+
+class Role(BaseModel):
+    name: str
+    built_in: bool
+    permissions: list[str]
+
+
+class Permission(BaseModel):
+    name: str
+    help: str
+    role: str
+    engine: bool
+
+
+class RoleList(BaseModel):
+    data: list[Role]
+    permissions: list[Permission]
+
+
+class Whoami(BaseModel):
+    """Whom the engine takes the caller for. `access_control` says whether keys are needed here."""
+
+    access_control: bool
+    local: bool
+    user: str
+    user_id: str
+    organization: str
+    organization_id: str
+    key_id: str | None
+    role: str
+    permissions: list[str]
+
+
+class Event(BaseModel):
+    id: str
+    organization_id: str
+    user_id: str
+    key_id: str | None
+    action: str
+    subject: str
+    details: dict[str, Any]
+    created_at: str
+
+
+class EventPage(BaseModel):
+    data: list[Event]
+    meta: PageMeta

@@ -1,0 +1,164 @@
+"""A1: every route, tool and operation names a permission that somebody declares; a command has no way around the routes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kb_framework.api import PUBLIC
+from kb_framework.app import open_kb
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.client import AsgiTransport
+from kb_framework.plugins import Plugins
+from kb_framework.testing import Install, missing_permissions
+from kb_framework.web import create_app
+
+PLUGINS = sorted(item.name for item in importlib.metadata.entry_points(group="kb_framework"))
+
+# What everyone may ask: that the engine is there, and what is said of every engine of this version.
+OPEN_TO_ALL = {
+    "/api/v1/health/live",
+    "/",
+    "/docs",
+    "/schema",
+    "/schema/openapi.json",
+    "/schema/swagger",
+    "/schema/oauth2-redirect.html",
+    "/schema/{path:str}",
+    "/assets/swagger/{file_path:path}",
+}
+
+# They work on the data folder's files, which only its owner can: no route is involved.
+LOCAL_COMMANDS = {"kb_framework.commands", "kb_maintenance.commands", "kb_embeddings.commands"}
+
+
+def names_of_permissions_missing() -> list[str]:
+    plugins = Plugins(read_bootstrap())
+    kb = open_kb(read_bootstrap(), plugins)
+    try:
+        return missing_permissions(kb)
+    finally:
+        kb.close()
+
+
+def test_every_route_tool_and_operation_names_a_declared_permission(kb_home) -> None:
+    assert names_of_permissions_missing() == []
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_that_is_so_without_any_one_plugin(kb_home, monkeypatch, name) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+
+    assert names_of_permissions_missing() == []
+
+
+def test_what_is_open_to_all_is_a_short_list(kb_home) -> None:
+    kb = open_kb()
+    try:
+        app = create_app(kb).app  # type: ignore[attr-defined]
+        found = {
+            route.path
+            for route in app.routes
+            for handler in getattr(route, "route_handlers", None) or [route.route_handler]
+            if handler.opt.get("permission") == PUBLIC
+        }
+    finally:
+        kb.close()
+
+    assert found == OPEN_TO_ALL
+
+
+CARELESS = """
+from litestar import get
+from kb_framework import api, hookimpl
+
+@get("/careless", sync_to_thread=True)
+def careless() -> dict:
+    return {"open": True}
+
+@get("/misspelt", sync_to_thread=True, opt={"permission": "documents.raed"})
+def misspelt() -> dict:
+    return {"open": True}
+
+handlers = [careless, misspelt]
+
+def tool(engine) -> dict:
+    "A tool."
+    return {}
+
+@hookimpl
+def kb_routes():
+    return [api.Routes("careless", "careless_plugin:handlers")]
+
+@hookimpl
+def kb_tools():
+    return [api.Tool("kb_careless", "careless_plugin:tool", "Careless", "read")]
+
+@hookimpl
+def kb_mutation_kinds():
+    return [api.MutationKind("shred", "kb_documents.mutations:Delete", "shred", "Shred.", permission="")]
+"""
+
+
+def test_a_plugin_that_forgets_it_is_found_out(kb_home, kb_plugin: Install) -> None:
+    kb_plugin("careless", CARELESS, module="careless_plugin")
+
+    found = names_of_permissions_missing()
+
+    assert [line for line in found if "careless" in line and "names no permission" in line]
+    assert any("documents.raed" in line for line in found)
+    assert any("kb_careless" in line for line in found)
+    assert any("shred" in line for line in found)
+
+
+def test_a_route_that_names_none_is_closed_to_keys_and_open_to_the_owner(kb_home, kb_plugin: Install) -> None:
+    kb_plugin("careless", CARELESS, module="careless_plugin")
+    kb = open_kb()
+    app = create_app(kb)
+    owner, network = AsgiTransport(app), AsgiTransport(app, actor=None)
+    try:
+        assert network.send("GET", "/api/v1/careless", {}, b"").status == 200
+
+        body = b'{"user": "a", "role": "admin"}'
+        key = json.loads(owner.send("POST", "/api/v1/keys", {"Content-Type": "application/json"}, body).body)["key"]
+        shown = {"Authorization": f"Bearer {key}"}
+
+        assert owner.send("GET", "/api/v1/careless", {}, b"").status == 200
+        assert network.send("GET", "/api/v1/careless", {}, b"").status == 401
+        assert network.send("GET", "/api/v1/careless", shown, b"").status == 403
+        assert network.send("GET", "/api/v1/misspelt", shown, b"").status == 403
+    finally:
+        owner.close()
+        network.close()
+        kb.close()
+
+
+def test_no_command_or_tool_reaches_past_the_routes() -> None:
+    """They are clients of HTTP, so what a route refuses they cannot do."""
+    reaching: list[str] = []
+    for point in importlib.metadata.entry_points(group="kb_framework"):
+        package = point.module.split(".")[0]
+        spec = find_spec(package)
+        assert spec
+        folder = Path((spec.submodule_search_locations or [""])[0])
+        for path in [*folder.glob("*commands.py"), *folder.glob("tools.py"), *folder.glob("client.py")]:
+            module = f"{package}.{path.stem}"
+            if module in LOCAL_COMMANDS:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = (
+                    [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else [a.name for a in node.names]
+                    if isinstance(node, ast.Import)
+                    else []
+                )
+                past = [n for n in names if n.startswith(("kb_framework.store", "kb_framework.app", f"{package}.service"))]
+                reaching += [f"{module} imports {name}" for name in past]
+
+    assert reaching == []
