@@ -124,15 +124,16 @@ def searcher(kb: KB, mode: str, organization: str | None = None, **filters: Any)
     return search
 
 
-def exact(data: Data, questions: list[Question], kept: Any = None) -> list[set[int]]:
-    """The ten nearest of the own organization's chunks, by comparing all of them."""
+def exact(data: Data, questions: list[Question], kept: Any = None, *, every: bool = False) -> list[set[int]]:
+    """The ten nearest of the own organization's chunks, or of every one, by comparing all of them."""
+    end = data.size if every else _OWN_SHARE * data.size
     asked = np.stack([question.vector for question in questions])
     best = [np.empty((0, 2)) for _ in questions]
     for begin, _, vectors in data.batches(50_000):
-        if begin >= _OWN_SHARE * data.size:
+        if begin >= end:
             break
         numbers = np.arange(begin, begin + len(vectors))
-        mask = (numbers < _OWN_SHARE * data.size) if kept is None else (numbers < _OWN_SHARE * data.size) & kept(numbers)
+        mask = (numbers < end) if kept is None else (numbers < end) & kept(numbers)
         scores = vectors[mask] @ asked.T
         for i in range(len(questions)):
             pairs = np.concatenate([best[i], np.column_stack([scores[:, i], numbers[mask]])])

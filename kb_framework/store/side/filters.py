@@ -10,16 +10,17 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from kb_framework.store.side.arrays import Array
-from kb_framework.store.side.tables import side_removed, side_tail
 from kb_framework.store.sql import among
 from kb_framework.store.tables import chunks
 
+_REMOVED = "SELECT seq, before FROM side_removed WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
+_WAITING = "SELECT seq, id FROM side_tail WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
 # To find more candidates than this that pass, it is better to ask for all that are allowed.
 MOST_CANDIDATES = 2000
 _REMEMBERED = 64
@@ -34,8 +35,7 @@ class _Known:
     seqs: Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A candidate: the segment it was found in, or the row of the tail."""
 
     seq: int
@@ -59,31 +59,31 @@ class Filter:
 
     def passing(self, found: Sequence[Found]) -> list[Found]:
         """Those that are allowed, and still are as the index has them; each chunk once, best first."""
-        asked = self._allowed.where(among(chunks.c.seq, [hit.seq for hit in found])).add_columns(
-            sa.select(side_removed.c.before)
-            .where(side_removed.c.side_id == self._side_id, side_removed.c.seq == chunks.c.seq)
-            .scalar_subquery(),
-            sa.select(side_tail.c.id)
-            .where(side_tail.c.side_id == self._side_id, side_tail.c.seq == chunks.c.seq)
-            .scalar_subquery(),
-        )
-        states = {seq: (before or 0, tail) for seq, before, tail in self._connection.execute(asked)}
+        asked = self._allowed.where(among(chunks.c.seq, [hit.seq for hit in found])).subquery()
+        # One text is read much faster than as many rows.
+        text = self._connection.execute(sa.select(sa.func.group_concat(asked.c[0]))).scalar()
+        allowed = set(map(int, text.split(","))) if text else set()
+        removed = self._states(_REMOVED, [hit.seq for hit in found if hit.tail is None])
+        waiting = self._states(_WAITING, [hit.seq for hit in found if hit.tail is not None])
         passing: dict[int, Found] = {}
         for hit in found:
-            before, tail = states.get(hit.seq, (None, None))
-            if before is None:
-                continue
-            if hit.tail == tail if hit.segment is None else before <= hit.segment:
+            is_valid = waiting.get(hit.seq) == hit.tail if hit.segment is None else removed.get(hit.seq, 0) <= hit.segment
+            if is_valid and hit.seq in allowed:
                 passing.setdefault(hit.seq, hit)
         if found and self._known.seqs is None:
             self._known.share = max(len(passing), 0.5) / len(found)
         return list(passing.values())
 
+    def _states(self, query: str, seqs: list[int]) -> dict[int, int]:
+        if not seqs:
+            return {}
+        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(seqs)))
+        return {row[0]: row[1] for row in rows.fetchall()}
+
     def everything(self, *, ask: bool) -> Array | None:
         """The numbers of all allowed chunks, ascending; None if they are not known and not to be asked for."""
         if self._known.seqs is None and ask:
             numbers = self._allowed.subquery()
-            # One text is read many times faster than as many rows.
             text = self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar()
             self._known.seqs = np.sort(np.fromstring(text, np.int64, sep=",")) if text else np.empty(0, np.int64)
         return self._known.seqs

@@ -1,0 +1,171 @@
+"""How fast a large knowledge base is searched, side by side with other embedded engines.
+
+    python benchmarks/search.py [--chunks 100000] [--work FOLDER] [--queries 100] [--no-peers] [--json]
+
+Every engine gets the same chunks and the same questions in the same run: compare rows, not machines. `--work` keeps what was
+loaded, so that a second run only searches. An engine that cannot be filled within `--peer-seconds` is left out, and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import search_kb
+import sqlalchemy as sa
+from search_data import CHUNKS_PER_DOCUMENT, HUNDREDTH, Data, Question
+from search_peers import PEERS, TooSlow
+
+from kb_framework.store.text import query_terms
+
+# Scanning all vectors in Python takes seconds per question beyond this.
+_QDRANT_MOST = 100_000
+
+
+def timed(search: Callable[[Question], Any], questions: list[Question]) -> tuple[dict[str, float], list[Any]]:
+    """Milliseconds, after a few questions to warm up: at the median and the 99th percentile, and of processors at the median.
+
+    On a machine that does other things too, the last is what can be compared.
+    """
+    for question in questions[:5]:
+        search(question)
+    took, busy, found = [], [], []
+    for question in questions:
+        began, processor = time.perf_counter(), time.process_time()
+        found.append(search(question))
+        took.append(1000 * (time.perf_counter() - began))
+        busy.append(1000 * (time.process_time() - processor))
+    p50, p99, cpu = (round(float(value), 2) for value in (*np.percentile(took, [50, 99]), np.median(busy)))
+    return {"p50": p50, "p99": p99, "cpu": cpu}, found
+
+
+def recall(found: Iterable[list[Any]], wanted: list[set[int]]) -> float:
+    shares = [len(set(list(hits)[:10]) & best) / len(best) for hits, best in zip(found, wanted, strict=True) if best]
+    return round(float(np.mean(shares)), 4)
+
+
+def size_of(folder: Path) -> float:
+    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
+
+
+def memory() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def measure_kb(home: Path, data: Data, questions: list[Question]) -> dict[str, Any]:
+    kb = search_kb.open_at(home, questions)
+    # What is due is done at a known time, not in the background.
+    kb.store.backend.on_written = lambda _: None
+    built = {"fill_seconds": round(search_kb.fill(kb, data), 1), "side_index_seconds": round(search_kb.keep(kb), 1)}
+    cases: dict[str, tuple[str, dict[str, Any]]] = {mode: (mode, {}) for mode in ("lexical", "vector", "hybrid")}
+    for mode in ("lexical", "vector", "hybrid"):
+        cases[f"{mode}, tag of 10 %"] = mode, {"tags": ["tenth"]}
+        cases[f"{mode}, 1 %"] = mode, {"tags": ["hundredth"]}
+        if "path_glob" in search_kb.SearchIn.model_fields:
+            cases[f"{mode}, path of 5 %"] = mode, {"path_glob": "folder03/*"}
+        cases[f"{mode}, other organization"] = mode, {"organization": search_kb.OTHER}
+    rows: dict[str, Any] = {}
+    for name, (mode, filters) in cases.items():
+        rows[name], found = timed(search_kb.searcher(kb, mode, **filters), questions)
+        if name == "vector":
+            rows[name]["recall"] = recall(numbers(found), search_kb.exact(data, questions))
+        if name == "vector, 1 %":
+            only = search_kb.exact(data, questions, lambda chunks: chunks // CHUNKS_PER_DOCUMENT % HUNDREDTH == 0)
+            rows[name]["recall"] = recall(numbers(found), only)
+        print(f"  kb {name}: {rows[name]}", file=sys.stderr, flush=True)
+    server = search_kb.HttpServer(kb)
+    try:
+        rows["hybrid over HTTP"], _ = timed(server.search, questions)
+    finally:
+        server.close()
+    rows["FTS5 alone"], _ = timed(plain_full_text(kb), questions[:20])
+    built |= {"database_megabytes": size_of(home), "side_index_megabytes": size_of(home / "side"), "rss_megabytes": memory()}
+    kb.close()
+    return {"searches": rows, **built}
+
+
+def numbers(found: list[list[str]]) -> list[list[int]]:
+    return [[search_kb.number_of(chunk) for chunk in hits] for hits in found]
+
+
+def plain_full_text(kb: Any) -> Callable[[Question], Any]:
+    """What SQLite's own full text takes for the same question, without a filter."""
+    query = sa.text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :words ORDER BY rank LIMIT 100")
+
+    def search(question: Question) -> Any:
+        words = " OR ".join(f'"{term}"' for term, _ in query_terms(question.text))
+        with kb.store.read() as tx:
+            return tx.connection.execute(query, {"words": words}).all()
+
+    return search
+
+
+def measure_peer(name: str, work: Path, data: Data, questions: list[Question], seconds: float) -> dict[str, Any]:
+    if name == "qdrant-client local" and data.size > _QDRANT_MOST:
+        return {"left_out": f"it compares every vector in Python, and took seconds per question beyond {_QDRANT_MOST} chunks"}
+    peer = PEERS[name](work / name.replace(" ", "-"), data, seconds)
+    began = time.perf_counter()
+    try:
+        peer.fill()
+    except TooSlow as error:
+        shutil.rmtree(peer.folder, ignore_errors=True)
+        return {"left_out": f"{error} ({seconds:.0f} s)"}
+    rows = {"fill_seconds": round(time.perf_counter() - began, 1), "megabytes": size_of(peer.folder), "searches": {}}
+    wanted = search_kb.exact(data, questions, every=True)
+    for kind, search in peer.searches().items():
+        rows["searches"][kind], found = timed(search, questions)
+        if kind == "vector":
+            rows["searches"][kind]["recall"] = recall(found, wanted)
+        print(f"  {name} {kind}: {rows['searches'][kind]}", file=sys.stderr, flush=True)
+    peer.close()
+    return rows
+
+
+def table(result: dict[str, Any]) -> str:
+    """Every search as a line; multiples are of the same kind of search in kb."""
+    own = result["kb"]["searches"]
+    lines = ["| engine | search | p50 ms | p99 ms | CPU ms | CPU, times kb | recall@10 |", "|---|---|---|---|---|---|---|"]
+    for engine, found in [("kb", result["kb"]), *result["peers"].items()]:
+        if "left_out" in found:
+            lines.append(f"| {engine} | left out: {found['left_out']} | | | | | |")
+            continue
+        for kind, row in found["searches"].items():
+            base = own.get("lexical" if kind == "FTS5 alone" else kind)
+            times = f"{row['cpu'] / base['cpu']:.2f}" if base and (engine != "kb" or kind == "FTS5 alone") else ""
+            figures = f"{row['p50']} | {row['p99']} | {row['cpu']} | {times} | {row.get('recall', '')}"
+            lines.append(f"| {engine} | {kind} | {figures} |")
+    facts = {name: value for name, value in result["kb"].items() if name != "searches"}
+    return "\n".join([f"{result['chunks']} chunks; kb: {facts}", "", *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, default=100_000, help="a multiple of 100000")
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--peers", nargs="*", default=list(PEERS))
+    parser.add_argument("--peer-seconds", type=float, default=1800)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    data = Data(options.chunks)
+    questions = data.questions(options.queries)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = options.work or Path(temporary)
+        home = work / f"kb-{data.size}"
+        result: dict[str, Any] = {"chunks": data.size, "kb": measure_kb(home, data, questions), "peers": {}}
+        for name in options.peers:
+            result["peers"][name] = measure_peer(name, work / f"peers-{data.size}", data, questions, options.peer_seconds)
+    print(json.dumps(result) if options.json else table(result))
+
+
+if __name__ == "__main__":
+    main()
