@@ -111,7 +111,7 @@ def test_k2_tagging_writes_no_events(kb_engine: Engine) -> None:
     assert kb_engine.list_events()["meta"]["total"] == 0
 
 
-def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, kb_run: Run, tmp_path: Path, monkeypatch) -> None:
+def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, here: Run, tmp_path: Path, monkeypatch) -> None:
     with connect() as engine:
         document = put(engine, text_of("alpha", "beta"))["document"]["id"]
         chunk = by_part(engine, document)["beta"]["id"]
@@ -120,10 +120,10 @@ def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, kb_run:
         engine.knowledge_context("words about alpha")
         before = list(reversed(engine.list_events()["data"]))
     archive = tmp_path / "all.kbz"
-    assert kb_run("export", str(archive)).returncode == 0
+    assert here("export", str(archive)).returncode == 0
 
     monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "elsewhere"))
-    done = kb_run("import", str(archive), "--yes")
+    done = here("import", str(archive), "--yes")
     assert done.returncode == 0, done.stderr
 
     with connect() as engine:
@@ -134,27 +134,27 @@ def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, kb_run:
 
 
 def test_k5_an_import_where_the_plugin_is_off_says_what_it_leaves_out(
-    kb_home: Path, kb_run: Run, tmp_path: Path, monkeypatch
+    kb_home: Path, here: Run, tmp_path: Path, monkeypatch
 ) -> None:
     with connect() as engine:
         document = put(engine, text_of("alpha"))["document"]["id"]
         engine.deactivate_chunk(by_part(engine, document)["alpha"]["id"])
     archive = tmp_path / "all.kbz"
-    assert kb_run("export", str(archive)).returncode == 0
+    assert here("export", str(archive)).returncode == 0
 
     monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "elsewhere"))
-    done = kb_run("import", str(archive), "--yes", "--json", KB_DISABLED_PLUGINS="knowledge,research")
+    done = here("import", str(archive), "--yes", "--json", KB_DISABLED_PLUGINS="knowledge,research")
 
     assert done.returncode == 0, done.stderr
     assert "chunks.is_active" in done.stdout + done.stderr or "knowledge_events" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("table", ["knowledge_chunk_events", "knowledge_snapshots"])
-def test_k5_a_backup_holds_it_too(kb_home: Path, kb_run: Run, tmp_path: Path, table: str) -> None:
+def test_k5_a_backup_holds_it_too(kb_home: Path, here: Run, tmp_path: Path, table: str) -> None:
     with connect() as engine:
         document = put(engine, text_of("alpha"))["document"]["id"]
         engine.deactivate_chunk(by_part(engine, document)["alpha"]["id"])
         engine.knowledge_context("words")
 
-    assert kb_run("backup", str(tmp_path / "all.kbb")).returncode == 0
-    assert json.loads(kb_run("chunks", "events", "--json").stdout)["meta"]["total"] == 1
+    assert here("backup", str(tmp_path / "all.kbb")).returncode == 0
+    assert json.loads(here("chunks", "events", "--json").stdout)["meta"]["total"] == 1

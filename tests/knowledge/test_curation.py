@@ -361,25 +361,25 @@ def test_k3_events_are_exported_as_lines_oldest_first(kb_engine: Engine, chunk_o
 # The command line
 
 
-def test_k3_the_same_by_command(kb_home: Path, kb_run: Run) -> None:
-    kb_run("note", "words about tides", "--json")
-    (chunk,) = json.loads(kb_run("chunks", "list", "--json").stdout)["data"]
+def test_k3_the_same_by_command(kb_home: Path, here: Run) -> None:
+    here("note", "words about tides", "--json")
+    (chunk,) = json.loads(here("chunks", "list", "--json").stdout)["data"]
     number = chunk["id"]
 
-    assert kb_run("chunks", "deactivate", number, "--reason", "old").stdout == f"{number} is inactive\n"
-    assert kb_run("chunks", "deactivate", number).stdout == f"{number} was already inactive\n"
-    assert json.loads(kb_run("chunks", "activate", number, "--json").stdout)["is_active"] is True
-    assert kb_run("chunks", "reclassify", number, "--kind", "quote").returncode == 0
-    assert kb_run("chunks", "set-policy", number, "--policy", "inspiration_only").returncode == 0
-    assert "words about tides" in kb_run("chunks", "show", number).stdout
-    assert kb_run("chunks", "list", "--kind", "quote", "--policy", "inspiration_only").stdout.count(number) == 1
-    assert kb_run("chunks", "history", number).stdout.count(number) == 4
-    assert len(kb_run("chunks", "events", "--export").stdout.splitlines()) == 4
-    assert kb_run("chunks", "reclassify", number, "--kind", "rumour").returncode == 2
-    assert kb_run("chunks", "delete", number).returncode == 2
-    forbidden = kb_run("chunks", "delete", number, "--yes")
+    assert here("chunks", "deactivate", number, "--reason", "old").stdout == f"{number} is inactive\n"
+    assert here("chunks", "deactivate", number).stdout == f"{number} was already inactive\n"
+    assert json.loads(here("chunks", "activate", number, "--json").stdout)["is_active"] is True
+    assert here("chunks", "reclassify", number, "--kind", "quote").returncode == 0
+    assert here("chunks", "set-policy", number, "--policy", "inspiration_only").returncode == 0
+    assert "words about tides" in here("chunks", "show", number).stdout
+    assert here("chunks", "list", "--kind", "quote", "--policy", "inspiration_only").stdout.count(number) == 1
+    assert here("chunks", "history", number).stdout.count(number) == 4
+    assert len(here("chunks", "events", "--export").stdout.splitlines()) == 4
+    assert here("chunks", "reclassify", number, "--kind", "rumour").returncode == 2
+    assert here("chunks", "delete", number).returncode == 2
+    forbidden = here("chunks", "delete", number, "--yes")
     assert (forbidden.returncode, forbidden.stdout) == (1, "")
     assert "KB_KNOWLEDGE_HARD_DELETE" in forbidden.stderr
-    gone = kb_run("chunks", "delete", number, "--yes", "--json", KB_KNOWLEDGE_HARD_DELETE="1")
+    gone = here("chunks", "delete", number, "--yes", "--json", KB_KNOWLEDGE_HARD_DELETE="1")
     assert json.loads(gone.stdout) == {"chunk_id": number, "deleted": True}
-    assert kb_run("chunks", "show", number).returncode == 1
+    assert here("chunks", "show", number).returncode == 1

@@ -299,9 +299,9 @@ def test_k8_the_same_label_is_cited_once_and_other_brackets_are_left_alone() -> 
     assert [item.label for item in citations] == ["F1", "F12"]
 
 
-def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Engine, kb_run: Run) -> None:
-    done = kb_run("ask", "How deep is the harbour?")
-    context = kb_run("ask", "How deep is the harbour?", KB_KNOWLEDGE_GENERATOR="none")
+def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Engine, here: Run) -> None:
+    done = here("ask", "How deep is the harbour?")
+    context = here("ask", "How deep is the harbour?", KB_KNOWLEDGE_GENERATOR="none")
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("It is 14 m deep [F1].\n")
@@ -309,10 +309,10 @@ def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Eng
     assert "snapshot " in done.stdout
     assert "# Question" in context.stdout
     assert "no generator is configured" in context.stderr
-    listed = json.loads(kb_run("snapshots", "--json").stdout)["data"]
+    listed = json.loads(here("snapshots", "--json").stdout)["data"]
     assert [item["answered"] for item in listed] == [False, True]
-    shown = json.loads(kb_run("snapshots", "show", listed[1]["id"], "--json").stdout)
-    assert json.loads(kb_run("impact", shown["chunks"][0]["chunk_id"], "--json").stdout)["meta"]["total"] == 2
+    shown = json.loads(here("snapshots", "show", listed[1]["id"], "--json").stdout)
+    assert json.loads(here("impact", shown["chunks"][0]["chunk_id"], "--json").stdout)["meta"]["total"] == 2
 
 
 # MCP sampling

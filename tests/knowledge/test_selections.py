@@ -100,13 +100,13 @@ def test_k4_what_is_withheld_by_a_hold_fails_alone(kb_engine: Engine, six: list[
     assert kb_engine.get_chunk(six[0])["is_active"] is True
 
 
-def test_k4_by_command(kb_home: Path, kb_run: Run) -> None:
+def test_k4_by_command(kb_home: Path, here: Run) -> None:
     for number in range(4):
-        kb_run("note", f"ships {number}")
+        here("note", f"ships {number}")
 
-    asked = kb_run("chunks", "bulk-deactivate", "--query", "ships 1")
-    done = kb_run("chunks", "bulk-deactivate", "--query", "ships 1", "--yes", "--json")
+    asked = here("chunks", "bulk-deactivate", "--query", "ships 1")
+    done = here("chunks", "bulk-deactivate", "--query", "ships 1", "--yes", "--json")
 
     assert asked.returncode == 2
     assert json.loads(done.stdout)["succeeded"] == 1
-    assert len(json.loads(kb_run("chunks", "list", "--json").stdout)["data"]) == 3
+    assert len(json.loads(here("chunks", "list", "--json").stdout)["data"]) == 3

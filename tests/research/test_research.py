@@ -384,18 +384,18 @@ def test_r3_the_limits_are_those_of_the_contract_by_default() -> None:
 # R4
 
 
-def test_r4_by_command(kb_home: Path, kb_run: Run, outside: Path) -> None:
-    found = kb_run("research", "search", "tides", KB_RESEARCH_PATHS=str(outside))
+def test_r4_by_command(kb_home: Path, here: Run, outside: Path) -> None:
+    found = here("research", "search", "tides", KB_RESEARCH_PATHS=str(outside))
     assert found.returncode == 0, found.stderr
     assert "overrated" in found.stdout
 
-    added = kb_run("research", "add", "Tides rise.", "--kind", "fact", "--source-type", "web", "--json")
+    added = here("research", "add", "Tides rise.", "--kind", "fact", "--source-type", "web", "--json")
     assert json.loads(added.stdout)["status"] == "created"
-    piped = kb_run("research", "add", "--kind", "angle", stdin="Tides fall.")
+    piped = here("research", "add", "--kind", "angle", stdin="Tides fall.")
     assert piped.stdout.startswith("added chunk ")
-    assert kb_run("research", "add", "Tides rise.").returncode == 2
-    assert "tides" in kb_run("research", "recent").stdout
-    assert json.loads(kb_run("research", "search", "tides", "--json").stdout)["results"]
+    assert here("research", "add", "Tides rise.").returncode == 2
+    assert "tides" in here("research", "recent").stdout
+    assert json.loads(here("research", "search", "tides", "--json").stdout)["results"]
 
 
 def test_r4_by_tool(kb_engine: Engine) -> None:
