@@ -113,8 +113,9 @@ class SystemService:
         return [_check("settings", "ok", f"data in {self._kb.settings.host.data_dir}")]
 
     def _check_folder(self) -> list[dict[str, Any]]:
+        """Where there are keys, nobody should be able to go around them."""
         folder = self._kb.settings.host.data_dir
-        if os.name == "posix" and folder.stat().st_mode & 0o077:
+        if os.name == "posix" and folder.stat().st_mode & 0o077 and self._kb.access.is_on():
             words = f"others on this machine can look into {folder}: chmod 700 keeps them out"
             return [_check("folder", "warning", words)]
         return []

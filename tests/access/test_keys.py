@@ -339,6 +339,7 @@ def test_the_doctor_warns_of_a_folder_that_others_can_look_into(base: Any) -> No
     assert "folder" not in {check["name"] for check in base.owner.get("/doctor")["checks"]}
 
     home.chmod(0o755)
+    base.key("viewer")
 
     assert [check["state"] for check in base.owner.get("/doctor")["checks"] if check["name"] == "folder"] == ["warning"]
 
