@@ -94,6 +94,7 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
     monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
     with opened() as rest:
         paths, commands, tools = (was - now for was, now in zip(before, (rest.paths, rest.commands, rest.tools), strict=True))
+        left = rest.commands
         assert rest.paths <= before[0]
 
         for method, path in paths:
@@ -105,7 +106,8 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         assert not own.hooks
 
     helped = kb_here("--help")[1]
-    for command in {command.split(" ")[0] for command in commands}:
+    # Several plugins may share a group of commands.
+    for command in {command.split(" ")[0] for command in commands} - {command.split(" ")[0] for command in left}:
         assert kb_here(command)[0] == 2
         assert f"│ {command} " not in helped
     assert tools.isdisjoint(bind_tools(Plugins(read_bootstrap()), "admin"))

@@ -324,7 +324,14 @@ def test_generated_requests_are_answered_as_documented(
 
 
 def _can_be_wrong(operation: Any) -> bool:
-    return bool(operation.body) or any(True for _ in operation.iter_parameters())
+    """Any text at all fits a path that ends in a name."""
+    anything = {"type": "string"}
+    parameters = [parameter.definition for parameter in operation.iter_parameters()]
+    return bool(operation.body) or any(item["in"] != "path" or _rules(item["schema"]) != anything for item in parameters)
+
+
+def _rules(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name not in ("title", "description", "examples")}
 
 
 def test_every_operation_belongs_to_a_group_that_is_tried(documented: Any) -> None:

@@ -285,7 +285,7 @@ def test_a_text_that_the_endpoint_refuses_is_no_reason_to_stop_with_the_others(e
 
 def test_nothing_that_is_logged_holds_the_key(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
     endpoint.next = [status(429, KEY, Retry_After="0")]
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="kb"):
         embedder(endpoint).encode(["one"])
 
     assert "answered 429" in caplog.text

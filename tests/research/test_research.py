@@ -73,7 +73,7 @@ def test_r1_snippets_are_whole(engine: Engine) -> None:
     text = "Tides. " + "A very long sentence about the sea. " * 12
     engine.add_note(text)
 
-    assert text.strip() in texts(engine.research_search("very long sentence sea"))
+    assert text.strip() in [found.strip() for found in texts(engine.research_search("very long sentence sea"))]
 
 
 @pytest.mark.parametrize(

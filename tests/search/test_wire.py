@@ -107,7 +107,11 @@ def test_s9_a_schema_forbids_what_is_not_in_it(corpus: Engine) -> None:
     jsonschema.validate(answer, schema)
 
     assert set(schema["required"]) == {"schema_version", "hits", "next_cursor", "truncated", "trace", "hint"}
-    for broken in ({**answer, "more": 1}, {**answer, "hits": [{**answer["hits"][0], "more": 1}]}, {**answer, "truncated": "no"}):
+    for broken in (
+        {**answer, "more": 1},
+        {**answer, "hits": [{**answer["hits"][0], "rank": "first"}]},
+        {**answer, "truncated": "no"},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, schema)
 

@@ -246,6 +246,8 @@ class Ingest:
             with self._store.write(items[0].incoming.actor.organization_id) as tx:
                 return [self._settle_one(tx, item) for item in items]
         except Exception as error:
+            for item in items:
+                item.outcome = None
             if len(items) > 1:
                 # One that cannot be written must not take with it those that came before.
                 return [changed for item in items for changed in self._settle([item])]

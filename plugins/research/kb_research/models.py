@@ -41,7 +41,7 @@ class Filters(Body):
     path_prefix: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
 
 
-class SearchIn(Body):
+class ResearchIn(Body):
     query: Annotated[Text, Field(max_length=5000), AfterValidator(_not_blank)]
     filters: Filters | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
@@ -62,7 +62,7 @@ class Result(BaseModel):
     document_id: int | None = None
 
 
-class SearchOut(BaseModel):
+class ResearchOut(BaseModel):
     results: list[Result]
     saved_id: str
     hint: str | None = None
@@ -93,7 +93,7 @@ class AddIn(Body):
     reason: Annotated[Text, Field(max_length=255)] | None = None
 
 
-class Added(BaseModel):
+class SnippetAdded(BaseModel):
     chunk_id: str
     document_id: int
     status: Literal["created", "exists"]

@@ -13,13 +13,13 @@ from kb_framework.paging import Page
 from kb_research import models
 from kb_research.service import ResearchService
 
-ALREADY_THERE = {200: Answer(models.Added, "The same text is already there")}
+ALREADY_THERE = {200: Answer(models.SnippetAdded, "The same text is already there")}
 
 
 @post("/research/search", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "research.search"})
 def research_search(
-    data: JSONBody[models.SearchIn], research: NamedDependency[ResearchService], actor: NamedDependency[Actor]
-) -> models.SearchOut:
+    data: JSONBody[models.ResearchIn], research: NamedDependency[ResearchService], actor: NamedDependency[Actor]
+) -> models.ResearchOut:
     """Search the knowledge base and every other source for snippets that can be added; the search is kept."""
     return research.search(data, actor)
 
@@ -36,7 +36,7 @@ def research_recent(
 @post("/research/add-to-knowledge", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "research.add_to_knowledge"})
 def research_add(
     data: JSONBody[models.AddIn], research: NamedDependency[ResearchService], actor: NamedDependency[Actor]
-) -> Response[models.Added]:
+) -> Response[models.SnippetAdded]:
     """Add a snippet as a chunk of the kind that is said; found by search at once."""
     added = research.add(data, actor)
     return Response(added, status_code=HTTP_201_CREATED if added.status == "created" else HTTP_200_OK)

@@ -19,7 +19,7 @@ from kb_framework.plugins import Plugins
 from kb_framework.store.limits import Limit, Limiter
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import now
-from kb_research.models import Added, AddIn, Filters, Result, SavedItem, SearchIn, SearchOut
+from kb_research.models import AddIn, Filters, ResearchIn, ResearchOut, Result, SavedItem, SnippetAdded
 from kb_research.settings import ResearchSettings
 from kb_research.suggest import suggest
 from kb_research.tables import saved_items
@@ -47,7 +47,7 @@ class ResearchService:
         self._adding = knowledge_adding
         self._sources: dict[str, Any] = {}
 
-    def search(self, wanted: SearchIn, actor: Actor) -> SearchOut:
+    def search(self, wanted: ResearchIn, actor: Actor) -> ResearchOut:
         """The best of all sources; one that fails is said so, and the others answer."""
         self._limiter.take("research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)])
         query = _query(wanted, actor)
@@ -64,7 +64,7 @@ class ResearchService:
         # Scores of different sources have nothing in common but their order: each counts from its own best.
         results.sort(key=lambda result: (-result.score, result.source != STORE, result.source))
         results = results[: wanted.limit]
-        return SearchOut(results=results, saved_id=self._save(wanted.query, results, actor), hint="; ".join(lost) or None)
+        return ResearchOut(results=results, saved_id=self._save(wanted.query, results, actor), hint="; ".join(lost) or None)
 
     def recent(self, actor: Actor, page: Page) -> tuple[list[SavedItem], PageMeta]:
         """What the caller searched for, newest first."""
@@ -75,12 +75,12 @@ class ResearchService:
             rows = tx.rows(page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc())))
         return [SavedItem.model_validate(row) for row in rows], page.meta(total)
 
-    def add(self, wanted: AddIn, actor: Actor) -> Added:
+    def add(self, wanted: AddIn, actor: Actor) -> SnippetAdded:
         limits = [Limit(self._settings.add_per_minute, 60), Limit(self._settings.add_per_day, 86_400)]
         self._limiter.take("research.add", _who(actor), limits)
         values = wanted.model_dump()
         added = self._adding.add(NewChunk(text=values.pop("snippet_text"), **values), actor)
-        return Added(**added._asdict())
+        return SnippetAdded(**added._asdict())
 
     def _source(self, name: str) -> Any:
         if name not in self._sources:
@@ -126,7 +126,7 @@ def _who(actor: Actor) -> str:
     return f"{actor.organization_id}/{actor.user_id}"
 
 
-def _query(wanted: SearchIn, actor: Actor) -> ResearchQuery:
+def _query(wanted: ResearchIn, actor: Actor) -> ResearchQuery:
     filters = wanted.filters or Filters()
     return ResearchQuery(
         wanted.query,
