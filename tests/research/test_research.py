@@ -70,10 +70,10 @@ def test_r1_the_store_and_files_that_were_not_added_are_searched(engine: Engine)
 
 
 def test_r1_snippets_are_whole(engine: Engine) -> None:
-    text = "Tides. " + "A very long sentence about the sea. " * 12
+    text = ("Tides. " + "A very long sentence about the sea. " * 12).strip()
     engine.add_note(text)
 
-    assert text.strip() in [found.strip() for found in texts(engine.research_search("very long sentence sea"))]
+    assert text in texts(engine.research_search("very long sentence sea"))
 
 
 @pytest.mark.parametrize(

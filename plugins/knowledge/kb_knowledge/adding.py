@@ -31,7 +31,7 @@ class AddingService:
 
     def known(self, texts: list[str], actor: Actor) -> set[str]:
         """Those of the texts that are here, findable or not."""
-        by_hash = {content_hash(text.strip()): text for text in texts}
+        by_hash = {content_hash(form): text for text in texts for form in (text, text.strip())}
         with self._store.read(actor.organization_id) as tx:
             here = sa.select(curated.c.content_hash).where(tx.owns(curated), among(curated.c.content_hash, list(by_hash)))
             return {by_hash[digest] for digest in tx.connection.scalars(here)}
@@ -40,21 +40,23 @@ class AddingService:
         """The text as a document of one chunk, found by search at once; or the chunk that has the same text."""
         text = new.text.strip()
         digest = content_hash(text)
+        # A chunk that was cut out of a document may end in a space.
+        digests = [digest, content_hash(new.text)]
         with self._store.read(actor.organization_id) as tx:
-            found = self._existing(tx, digest)
+            found = self._existing(tx, digests)
         if found is not None:
             return found
         vectors = self._embedding.encode([text])
         with self._store.write(actor.organization_id) as tx:
             # Somebody else may have added it meanwhile.
-            found = self._existing(tx, digest)
+            found = self._existing(tx, digests)
             if found is not None:
                 return found
             return self._insert(tx, new._replace(text=text), {digest: vectors[0]} if vectors else {}, actor)
 
-    def _existing(self, tx: Tx, digest: str) -> AddedChunk | None:
+    def _existing(self, tx: Tx, digests: list[str]) -> AddedChunk | None:
         same = sa.select(curated.c.id, curated.c.document_id, curated.c.is_active)
-        same = same.where(tx.owns(curated), curated.c.content_hash == digest)
+        same = same.where(tx.owns(curated), among(curated.c.content_hash, digests))
         row = tx.execute(same.order_by(curated.c.is_active.desc(), curated.c.seq).limit(1)).first()
         if row is not None and row.is_active:
             return AddedChunk(row.id, row.document_id, "exists")
@@ -66,7 +68,7 @@ class AddingService:
                 document_id=row.document_id,
             )
         pruned = sa.select(left_over.c.chunk_id).where(
-            tx.owns(left_over), left_over.c.content_hash == digest, left_over.c.is_active.is_(False)
+            tx.owns(left_over), among(left_over.c.content_hash, digests), left_over.c.is_active.is_(False)
         )
         gone = tx.scalar(pruned.limit(1))
         if gone is not None:
