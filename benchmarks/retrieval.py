@@ -1,7 +1,7 @@
 """How good search is: nDCG@10 and Recall@100 on collections with known answers, beside BM25 as bm25s does it.
 
     pip install bm25s PyStemmer
-    python benchmarks/retrieval.py [DATA] [--collections adi,scifact] [--embedders wordllama,multilingual] [--part report|tune|all]
+    python benchmarks/retrieval.py [DATA] [--collections adi,scifact] [--embedders wordllama] [--part report|tune|all]
 
 Documents go in as notes through the engine's own API, questions through its search. What was tuned was tuned with
 `--part tune`: scifact's training claims, and of every other collection the half of the questions whose id's hash is even; by

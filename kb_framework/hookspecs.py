@@ -219,8 +219,9 @@ def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-bod
 def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     """Declare ways of finding chunks.
 
-    Called at start. Return retrievers; each must honour `query.condition`. One that raises while searching is reported as
-    degraded and the others answer. An exception here marks the plugin as failed.
+    Called at start. Return retrievers; each selects from what `kb_framework.store.chunks.allowed_chunks(query, tx)` selects, and
+    the host drops whatever else it gives. One that raises while searching is reported as degraded and the others answer. An
+    exception here marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl

@@ -12,19 +12,23 @@ from kb_framework.store.documents import active_space, add_missing_text, drop_sp
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.upkeep import Upkeep
 from kb_framework.vectors import VectorRebuild, add_missing_vectors, measure
 
 _BATCH = 1000
 _NAMED = 5
+# Seconds to wait for another keeper of side indexes.
+_PATIENCE = 60.0
 
 
 class Repair:
     """Each part is one transaction, or several that each leave things better than they were."""
 
-    def __init__(self, store: Store, files: Files, embedding: Embedding) -> None:
+    def __init__(self, store: Store, files: Files, embedding: Embedding, upkeep: Upkeep) -> None:
         self._store = store
         self._files = files
         self._embedding = embedding
+        self._upkeep = upkeep
 
     def run(self) -> list[str]:
         """Repair what can be repaired; a sentence for each thing that was done."""
@@ -33,6 +37,7 @@ class Repair:
             self._counts,
             self._full_text,
             self._vectors,
+            self._side_index,
             self._file_records,
             self._stored_files,
         )
@@ -113,6 +118,13 @@ class Repair:
         VectorRebuild(self._store, self._embedding, copy=True).step(float("inf"))
         after = measure(self._store)
         return [f"compacted the vector index from {before.bytes} to {after.bytes if after else 0} bytes"]
+
+    def _side_index(self) -> list[str]:
+        """What cannot be trusted is dropped, then everything that is due is built."""
+        keeper = self._upkeep.keeper()
+        problems = keeper.check()
+        keeper.forget(problems)
+        return [f"dropped a side index: {problem}" for problem in problems.values()] + keeper.run(patience=_PATIENCE)
 
     def _file_records(self) -> list[str]:
         """Documents whose file is gone lose the record of it; those whose file is there again get it back."""

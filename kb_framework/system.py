@@ -87,7 +87,7 @@ class SystemService:
 
     def repair(self) -> dict[str, Any]:
         """Make anew what is derived, then look again."""
-        done = Repair(self._kb.store, self._kb.files, self._kb.embedding).run()
+        done = Repair(self._kb.store, self._kb.files, self._kb.embedding, self._kb.upkeep).run()
         return {**self.doctor(), "repairs": done}
 
     def doctor(self) -> dict[str, Any]:
@@ -97,6 +97,7 @@ class SystemService:
             *self._check_folder(),
             *self._check_plugins(),
             *self._check_store(),
+            *self._check_side(),
             *self._check_files(),
         ]
         worst = {check["state"] for check in checks}
@@ -199,6 +200,18 @@ class SystemService:
         if len(found) == 1:
             found.append(_check("database", "ok", f"{count} chunks, full text and vectors agree"))
         return found
+
+    def _check_side(self) -> list[dict[str, Any]]:
+        """Nothing where no organization is large enough for a side index."""
+        keeper = self._kb.upkeep.keeper()
+        try:
+            found = [_check("side index", "error", f"{words}: kb doctor --repair") for words in keeper.check().values()]
+            if missing := keeper.missing():
+                words = f"{missing} large organizations are searched without one, which is slow: kb doctor --repair"
+                found.append(_check("side index", "warning", words))
+            return found or [_check("side index", "ok", words) for words in keeper.state()]
+        except (KBError, exc.DatabaseError) as error:
+            return [_check("side index", "error", str(error))]
 
     def _check_files(self) -> list[dict[str, Any]]:
         stored = self._kb.files.keys()

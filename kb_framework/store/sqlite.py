@@ -37,6 +37,8 @@ log = logging.getLogger("kb.store")
 _READERS = 8
 # How many instructions of its machine SQLite executes between two looks at the clock.
 _STEPS = 10_000
+# More chunks than anybody waits for.
+_MANY = 1_000_000_000
 # How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
 _VEC_SLOTS = 1024
 
@@ -240,7 +242,7 @@ class SqliteBackend:
         return None
 
     def drop_full_text(self, connection: sa.Connection) -> None:
-        self._side.forget(connection, TEXT)
+        self._forget_side(connection, TEXT)
         self._drop_virtual(connection, "chunks_fts")
 
     # Vectors
@@ -358,8 +360,13 @@ class SqliteBackend:
         )
 
     def drop_vectors(self, connection: sa.Connection, index: str) -> None:
-        self._side.forget(connection, index)
+        self._forget_side(connection, index)
         self._drop_virtual(connection, index)
+
+    def _forget_side(self, connection: sa.Connection, source: str) -> None:
+        if self._side.forget(connection, source):
+            # Its successor will be as large.
+            self.on_written(_MANY)
 
     def _drop_virtual(self, connection: sa.Connection, name: str) -> None:
         try:

@@ -99,22 +99,40 @@ _LANGUAGES_OF: dict[str, list[str]] = {}
 for _name, _list in _COMMON.items():
     for _common in _list.split():
         _LANGUAGES_OF.setdefault(_common, []).append(_name)
+_MORE_GRAMMAR = (
+    "who whom whose when where why were been am did has had could should would shall might must nor if then than these those "
+    "its they their them there here i you he she we my your his her our me so such into about any each both some"
+)
+# Words that only make a sentence of the others.
+_GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
+_GRAMMAR["english"] |= set(_MORE_GRAMMAR.split())
+# Pairs of characters that end a Korean sentence, above all a question.
+_ENDINGS = "나요 까요 인가 가요 니까 습니 입니 합니 었나 였나 했나 았나 있나 을까 일까 될까 할까 니다"
+_KOREAN_ENDINGS = frozenset(_ENDINGS.split())
 _SAMPLE = 200
 
 
 def index_fields(fields: Sequence[str]) -> list[str]:
     """What goes into the full-text index for the fields of one chunk: their words, with spaces between.
 
-    The language is told from all of them together: a title alone is too short.
+    The first is the title, the last the body. The language is told from all of them together: a title alone is too short. A
+    title that was made of the body's first words says nothing more, and would count them twice.
     """
-    cut = [_words(field) for field in fields]
+    title, *others = fields
+    cut = [_words(field) for field in ("" if others and _is_beginning(title, others[-1].strip()) else title, *others)]
     language = _language(word for words in cut for word in words)
     return [" ".join(_tokens(words, language)) for words in cut]
 
 
 def query_terms(text: str) -> list[tuple[str, bool]]:
-    """The distinct terms of a query, in order, each with whether it stands for any word that begins with it."""
+    """The distinct terms of a query, in order, each with whether it stands for any word that begins with it.
+
+    Words that only make a sentence of the others are left out: in a collection of statements a "what" is rare, and would count.
+    """
     words = list(dict.fromkeys(_words(text)))
+    language = _language(words)
+    grammar = _GRAMMAR[language or "english"]
+    words = [word for word in words if word not in grammar] or words
     terms: dict[tuple[str, bool], None] = {}
     for word in words:
         if not _RUN.match(word):
@@ -123,8 +141,9 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
             terms[(word, True)] = None
         else:
             terms.update({(pair, False): None for pair in _pairs(word)})
-    terms.update({(form, False): None for form in _marked(words)})
-    return list(terms)[:MAX_TERMS]
+    terms.update({(form, False): None for form in _marked(words, language)})
+    telling = [term for term in terms if term[0] not in _KOREAN_ENDINGS]
+    return (telling or list(terms))[:MAX_TERMS]
 
 
 def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]]:
@@ -219,6 +238,10 @@ def _tokens(words: list[str], language: str | None) -> list[str]:
     return [token for word in words for token in _sequence(word, forms)] + marked
 
 
+def _is_beginning(title: str, body: str) -> bool:
+    return body == title or (title.endswith("…") and body.startswith(title[:-1]))
+
+
 def _sequence(word: str, forms: Mapping[str, str]) -> list[str]:
     # The last character alone closes a run, so that a one-character query (a prefix) finds it anywhere.
     return [*_pairs(word), word[-1]] if _RUN.match(word) else [forms[word]]
@@ -228,9 +251,8 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-def _marked(words: list[str]) -> list[str]:
+def _marked(words: list[str], language: str | None) -> list[str]:
     """Stems for texts of other languages than English: of the query's own, or of any where that cannot be told."""
-    language = _language(words)
     if language == "english":
         return []
     plain = [word for word in words if not _RUN.match(word) and not _OTHER_SCRIPT.search(word)]

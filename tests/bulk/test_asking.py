@@ -38,7 +38,7 @@ class Person:
     """Answers what it is asked, and remembers it; may do something else before it answers."""
 
     def __init__(self, action: Action, before: Any = None) -> None:
-        self.action = action
+        self.action: Action = action
         self.before = before
         self.asked: list[str] = []
 

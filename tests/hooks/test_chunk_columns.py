@@ -72,6 +72,24 @@ def test_only_columns_that_say_so_belong_to_hits(mood: None) -> None:
     assert "is_loud" not in names
 
 
+def test_a_hit_has_the_columns_that_say_so_and_no_others(mood: None) -> None:
+    with connect() as engine:
+        engine.add_note("a quiet note")
+        (hit,) = engine.search("quiet")["hits"]
+
+    assert hit["mood"] == "calm"
+    assert "is_loud" not in hit
+
+
+def test_the_curation_of_a_hit_is_null_while_nobody_curates(kb_home: Path, monkeypatch) -> None:
+    for disabled, expected in (("", ("fact", "normal")), ("knowledge,research", (None, None))):
+        monkeypatch.setenv("KB_DISABLED_PLUGINS", disabled)
+        with connect() as engine:
+            engine.add_note(f"a quiet note, {disabled or 'nothing'} off")
+            hit = engine.search("quiet note")["hits"][0]
+        assert (hit["chunk_kind"], hit["usage_policy"]) == expected
+
+
 def test_two_plugins_cannot_declare_the_same_column(mood: None, kb_plugin: Install) -> None:
     kb_plugin("rival", MOOD.replace("kb_mood", "kb_rival"), module="kb_rival")
 

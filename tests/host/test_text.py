@@ -92,6 +92,20 @@ def test_terms_are_pointed_out_in_the_text_as_it_was_written() -> None:
     assert places == {"Studies", "cafe\u0301", "백업"}
 
 
+def test_words_that_only_make_a_sentence_are_not_asked_for() -> None:
+    assert query_terms("What are the causes of it?") == [("caus", False), ("causes", False)]
+    assert ("who", False) in query_terms("the who")
+    assert query_terms("열이 치료되나요?") == [(pair, False) for pair in ("열이", "치료", "료되", "되나")]
+    assert query_terms("나요") == [("나요", False)]
+
+
+def test_a_title_made_of_the_first_words_is_not_counted_twice() -> None:
+    assert index_fields(["Fever is a…", "", "Fever is a rise of temperature"])[0] == ""
+    assert index_fields(["Fever is a rise", "", "Fever is a rise\n"])[0] == ""
+    assert index_fields(["Fever", "", "Fever is a rise of temperature"])[0] == "fever"
+    assert index_fields(["Fever", "", "# Fever\n\nA rise of temperature"])[0] == "fever"
+
+
 @given(st.text())
 def test_any_text_finds_itself(text: str) -> None:
     terms = query_terms(text)

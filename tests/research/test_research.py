@@ -70,7 +70,7 @@ def test_r1_the_store_and_files_that_were_not_added_are_searched(engine: Engine)
 
 
 def test_r1_snippets_are_whole(engine: Engine) -> None:
-    text = "Tides. " + "A very long sentence about the sea. " * 40
+    text = "Tides. " + "A very long sentence about the sea. " * 12
     engine.add_note(text)
 
     assert text.strip() in texts(engine.research_search("very long sentence sea"))

@@ -1,4 +1,4 @@
-"""What fusion promises, whatever the lists: nothing is lost, a better score never hurts, and a list that knows less counts less."""
+"""What fusion promises, whatever the lists: nothing is lost, what leads leads, and a list that knows less counts less."""
 
 from __future__ import annotations
 

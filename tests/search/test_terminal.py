@@ -78,7 +78,7 @@ def test_a_pipe_gets_plain_text(home: Path, kb_run: Run) -> None:
 
     assert "\033" not in done.stdout
     assert "█" not in done.stdout
-    assert re.search(r"^1\. Ops  notes/keys\.md:1$", done.stdout, re.MULTILINE)
+    assert re.search(r"^\d\. Ops  notes/keys\.md:1$", done.stdout, re.MULTILINE)
     assert "2 documents match" in done.stdout
 
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters
 
-from kb_framework.client import Engine
+from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.testing import Run
 from kb_framework.tokens import token_count
@@ -67,28 +67,17 @@ def test_s2_an_answer_has_all_its_keys_and_fits_its_schema(
         assert set(hit) == HIT
         assert set(hit["retrieval"]) == RETRIEVAL
         assert hit["retrieval"]["method"] == options.get("mode", "hybrid")
-        assert hit["chunk_kind"] is None
-        assert hit["usage_policy"] is None
+        assert (hit["chunk_kind"], hit["usage_policy"]) == ("fact", "normal")
 
 
-def test_s2_a_hit_shows_what_curation_says_of_its_chunk(kb_home: Any) -> None:
-    import sqlalchemy as sa
-
-    from kb_framework.app import open_kb
-    from kb_framework.client import AsgiTransport
-    from kb_framework.web import create_app
-
-    kb = open_kb()
-    with kb.store.write() as tx:
-        for name, value in (("chunk_kind", "fact"), ("usage_policy", "normal")):
-            there = {column["name"] for column in sa.inspect(tx.connection).get_columns("chunks")}
-            if name not in there:
-                tx.connection.exec_driver_sql(f"ALTER TABLE chunks ADD COLUMN {name} TEXT NOT NULL DEFAULT '{value}'")
-    with Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins) as engine:
+def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(kb_home: Any, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
+    monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
+    with connect() as engine:
         engine.add_note("keys")
         (hit,) = engine.search("keys")["hits"]
+        wire(engine)(engine.search("keys"))
 
-    assert (hit["chunk_kind"], hit["usage_policy"]) == ("fact", "normal")
+    assert (hit["chunk_kind"], hit["usage_policy"]) == (None, None)
 
 
 def test_s9_every_versioned_object_has_a_schema_of_its_own(corpus: Engine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,12 @@ def write_text(writer: ArrayWriter, block: TextBlock) -> None:
 _ARRAYS = {"seqs": "i8", "lengths": "f4", "keys": "u8", "starts": "i8", "ids": "u4", "codes": "u2"}
 
 
-def merge_text(writer: ArrayWriter, blocks: Sequence[TextBlock], kept: Sequence[Array]) -> Iterator[None]:
+def merge_text(writer: ArrayWriter, pairs: Sequence[tuple[TextBlock, Array]]) -> Iterator[None]:
     """Write one block made of the rows of several that are kept (a truth value per row); it stops to breathe."""
+    pairs = sorted(pairs, key=lambda pair: int(pair[0].seqs[0]))
+    blocks, kept = [block for block, _ in pairs], [keep for _, keep in pairs]
+    # Mostly one block ends before the next begins; where rows interleave, each word's postings are put in order again.
+    in_order = all(former.seqs[-1] < block.seqs[0] for former, block in itertools.pairwise(blocks))
     every = np.concatenate([block.seqs[keep] for block, keep in zip(blocks, kept, strict=True)])
     order = np.argsort(every, kind="stable")
     new_rows = np.empty(len(every), np.int64)
@@ -108,8 +113,7 @@ def merge_text(writer: ArrayWriter, blocks: Sequence[TextBlock], kept: Sequence[
     for number, low in enumerate(edges):
         high = edges[number + 1] if number + 1 < parts else None
         keys, rows, codes = _gather(blocks, maps, low, high)
-        # Rows of the blocks may interleave, so a word's postings are put in order again.
-        order = np.lexsort((rows, keys)) if len(blocks) > 1 else np.arange(len(keys))
+        order = np.argsort(keys, kind="stable") if in_order else np.lexsort((rows, keys))
         words, starts = _words(keys[order])
         writer.append("keys.u8", words)
         writer.append("starts.i8", starts[:-1] + end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,7 +19,7 @@ class Changes:
         mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
         return connection.execute(sa.select(side_indexes.c.id).where(*mine)).first() is not None
 
-    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         """Chunks that are in their table already: number, and the words of title, headings and body as they are indexed."""
         if not _has_any(connection, TEXT):
             return
@@ -54,10 +55,12 @@ class Changes:
         mine = sa.select(side_indexes.c.id).where(side_indexes.c.source == source)
         connection.execute(sa.delete(side_tail).where(side_tail.c.side_id.in_(mine), side_tail.c.seq.in_(gone)))
 
-    def forget(self, connection: sa.Connection, source: str) -> None:
-        """The whole source is dropped: what was derived from it goes too."""
-        for number in list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source))):
+    def forget(self, connection: sa.Connection, source: str) -> bool:
+        """The whole source is dropped: what was derived from it goes too; whether there was anything."""
+        numbers = list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source)))
+        for number in numbers:
             forget_index(connection, number)
+        return bool(numbers)
 
 
 def _has_any(connection: sa.Connection, source: str) -> bool:
@@ -68,3 +71,10 @@ def forget_index(connection: sa.Connection, number: int) -> None:
     for table in (side_tail, side_removed, side_segments):
         connection.execute(sa.delete(table).where(table.c.side_id == number))
     connection.execute(sa.delete(side_indexes).where(side_indexes.c.id == number))
+
+
+def forget_all(connection: sa.Connection) -> None:
+    """For a database that has come without its segments."""
+    if sa.inspect(connection).has_table(side_indexes.name):
+        for number in list(connection.scalars(sa.select(side_indexes.c.id))):
+            forget_index(connection, number)

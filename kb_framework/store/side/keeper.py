@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,10 +69,13 @@ class Keeper:
         self._tail_rows = tail_rows
         self._grace = grace
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> list[str]:
-        """Do all that is due, or as much as there is time for; what was done, in words."""
+    def run(self, stop: Callable[[], bool] = lambda: False, patience: float = 0.0) -> list[str]:
+        """Do all that is due, or as much as there is time for; what was done, in words.
+
+        Nothing, if another keeper is at work and does not end within so many seconds.
+        """
         done: list[str] = []
-        with self._alone() as alone:
+        with self._alone(patience) as alone:
             if not alone:
                 return done
             work = self._work()
@@ -84,10 +87,10 @@ class Keeper:
         return done
 
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
+    def _alone(self, patience: float) -> Iterator[bool]:
         """Whether no other process is at it. The lock is one of SQLite's, which end with the process that has it."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = dbapi2.connect(str(self._folder / "keeper.lock"), timeout=0, isolation_level=None)
+        lock = dbapi2.connect(str(self._folder / "keeper.lock"), timeout=patience, isolation_level=None)
         try:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
@@ -117,26 +120,54 @@ class Keeper:
 
     # What is there
 
-    def check(self) -> list[str]:
-        """What is wrong with the segments, each read in full; nothing when all is well."""
-        problems = []
+    def check(self) -> dict[int, str]:
+        """What is wrong with side indexes, by number, each read in full; nothing when all is well."""
+        return {index.id: problem for index in self._indexes() if index.live and (problem := self._problem(index))}
+
+    def _problem(self, index: _Index) -> str | None:
+        with self._store.read() as tx:
+            segments = _segments(tx, index)
+            try:
+                for segment in segments:
+                    check_arrays(self._folder / segment.folder)
+                dead = _dead(tx, index, segments, self._folder, always=True)
+                parts = [open_arrays(self._folder / segment.folder)["seqs"] for segment in segments]
+            except Damaged as error:
+                return f"the side index of {index.source} is damaged: {error}"
+            tail = tx.connection.scalars(sa.select(side_tail.c.seq).where(side_tail.c.side_id == index.id))
+            parts = [seqs[~mask] for seqs, mask in zip(parts, dead, strict=True)] + [np.array(list(tail), np.int64)]
+            there = len(np.unique(np.concatenate(parts)))
+            wanted = sa.select(sa.func.count()).where(chunks.c.organization_id == index.organization_id)
+            if index.source != TEXT:
+                wanted = wanted.where(tx.backend.has_vector(index.source, chunks.c.seq))
+            count = tx.scalar(wanted)
+        return None if there == count else f"the side index of {index.source} has {there} of {count} chunks"
+
+    def state(self) -> list[str]:
+        """Each index in words."""
+        found = []
         for index in self._indexes():
             with self._store.read() as tx:
                 segments = _segments(tx, index)
-            for segment in segments:
-                try:
-                    check_arrays(self._folder / segment.folder)
-                except Damaged as error:
-                    problems.append(f"the side index of {index.source}: {error}")
-        return problems
+                waiting = tx.scalar(sa.select(sa.func.count()).select_from(side_tail).where(side_tail.c.side_id == index.id))
+            rows = sum(segment.rows for segment in segments)
+            built = "" if index.live else ", being built"
+            found.append(f"{index.source}: {rows} chunks in {len(segments)} segments, {waiting} waiting{built}")
+        return found
 
-    def forget(self, sources: Sequence[str] | None = None) -> int:
-        """Drop side indexes, to be built anew; how many that was."""
-        dropped = [index for index in self._indexes() if sources is None or index.source in sources]
+    def missing(self) -> int:
+        """How many organizations are large and have no side index that can be searched."""
+        with self._store.read() as tx:
+            ready = sa.select(side_indexes.c.organization_id).where(side_indexes.c.source == TEXT, side_indexes.c.live)
+            large = sa.select(chunks.c.organization_id).where(chunks.c.organization_id.not_in(ready))
+            large = large.group_by(chunks.c.organization_id).having(sa.func.count() >= self._min_chunks)
+            return tx.scalar(sa.select(sa.func.count()).select_from(large.subquery()))
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Drop side indexes, to be built anew."""
         with self._store.write() as tx:
-            for index in dropped:
-                forget_index(tx.connection, index.id)
-        return len(dropped)
+            for number in numbers:
+                forget_index(tx.connection, number)
 
     def _sweep(self) -> Iterator[str | None]:
         """Nobody else is at work, so what is not live was left behind; what cannot be read is dropped."""
@@ -319,10 +350,9 @@ class Keeper:
         if not new.rows:
             return
         if index.source == TEXT:
-            blocks = [open_text(self._folder / segment.folder) for segment in chosen]
-            pairs = zip(blocks, kept, strict=True)
+            pairs = [(open_text(self._folder / segment.folder), keep) for segment, keep in zip(chosen, kept, strict=True)]
             new.tokens = int(sum(block.lengths[keep].sum(dtype=np.float64) for block, keep in pairs))
-            yield from merge_text(new.writer, blocks, kept)
+            yield from merge_text(new.writer, pairs)
             return
         parts = []
         for segment, keep in zip(chosen, kept, strict=True):

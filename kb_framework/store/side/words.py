@@ -21,22 +21,29 @@ def encode(title: str, headings: str, body: str) -> bytes:
 
     How many words it has, then each different word, then how often it is in each column.
     """
-    codes: Counter[str] = Counter()
-    length = 0
+    words, counts = _count(body, 255)
+    codes: dict[str, int] = dict(counts)
+    length = len(words)
     # Four bits each for title and headings, eight for the body; what does not fit is cut off.
-    for text, unit, most in ((title, 1 << 12, 15), (headings, 1 << 8, 15), (body, 1, 255)):
-        words = text.split()
+    for text, shift in ((title, 12), (headings, 8)):
+        words, counts = _count(text, 15)
         length += len(words)
-        counts = Counter(words)
-        if not text.isascii():
-            for word in words:
-                # Of text without spaces a single character may be asked for, as the beginning of a pair.
-                if is_unspaced(word):
-                    counts[f"{word[0]}*"] += 1
         for word, count in counts.items():
-            codes[word] += unit * min(count, most)
+            codes[word] = codes.get(word, 0) + (count << shift)
     parts = array("I", [length]), array("Q", map(key, codes)), array("H", codes.values())
     return b"".join(part.tobytes() for part in parts)
+
+
+def _count(text: str, most: int) -> tuple[list[str], Counter[str]]:
+    words = text.split()
+    counts = Counter(words)
+    if not text.isascii():
+        # Of text without spaces a single character may be asked for, as the beginning of a pair.
+        counts.update(f"{word[0]}*" for word in words if is_unspaced(word))
+    if len(words) > most:
+        for word, count in counts.items():
+            counts[word] = min(count, most)
+    return words, counts
 
 
 def query_keys(text: str) -> list[int] | None:

@@ -247,8 +247,9 @@ def show_job(job_id: int, *, cli: Cli) -> None:
         return
     # A job over a selection keeps its filter where others keep a file's name, and a list of errors instead of a sentence.
     errors = json.loads(job["error"] or "[]")
-    told = {"filename": "filter", "user_id": "by"}
-    cli.print(pairs({told.get(name, name): job[name] for name in job if name not in {"error", "document_id"}}))
+    called = {"filename": "filter", "user_id": "by"}
+    told = {str(called.get(name, name)): job[name] for name in job if name not in {"error", "document_id"}}
+    cli.print(pairs(told))
     if errors:
         columns = list(errors[0])
         cli.print("")

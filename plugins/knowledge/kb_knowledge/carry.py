@@ -47,7 +47,9 @@ def followed(plan: Plan, selected: sa.Select, tx: Tx) -> Iterator[None]:
         _look(tx, selected)
         yield
         _record_gone(tx, plan.actor, plan.kind)
-        bring_back(tx, plan.actor, among(curated.c.document_id, concerned) & (curated.c.seq > newest))
+        tx.execute(sa.delete(before))
+        if (tx.scalar(sa.select(sa.func.max(curated.c.seq))) or 0) > newest:
+            bring_back(tx, plan.actor, among(curated.c.document_id, concerned) & (curated.c.seq > newest))
 
 
 def follow_added(changes: Changes, tx: Tx) -> None:

@@ -17,6 +17,7 @@ from kb_framework.bootstrap import Bootstrap
 from kb_framework.client import running_engine
 from kb_framework.errors import Conflict
 from kb_framework.files import Files
+from kb_framework.store.side.changes import forget_all
 from kb_framework.store.sqlite import SqliteBackend, dbapi2
 from kb_framework.store.tables import documents, now
 from kb_maintenance.archive import ArchiveReader, refused
@@ -68,6 +69,9 @@ def _verify(folder: Path) -> dict[str, int]:
                 raise refused(f"its database is damaged: {problems[0]}")
             count = connection.scalar(sa.select(sa.func.count()).select_from(documents))
             wanted = set(connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None))))
+        with backend.writer.begin() as connection:
+            # Segments are no part of a backup: they are built anew.
+            forget_all(connection)
     except exc.DatabaseError as error:
         raise refused(f"its database cannot be read: {error.orig}") from None
     finally:

@@ -78,7 +78,7 @@ def kb_tools(plugins: Plugins) -> list[api.Tool]:
             "kb_research_search",
             "kb_research.tools:search",
             "Search for snippets",
-            "write",
+            "read",
             open_world=True,
             permission="research.search",
         ),

@@ -12,7 +12,7 @@ from typing import Any
 
 from kb_framework.tokens import token_count
 from kb_search.models import HitOut
-from kb_search.snippet import Match, cut_snippet
+from kb_search.snippet import Match, Matcher, cut_snippet
 
 # A snippet is not made shorter than this: what is left would not show anything.
 _SHORTEST = 60
@@ -30,15 +30,20 @@ class Draft:
 
     hit: HitOut
     content: str
-    matches: list[Match]
+    matcher: Matcher
     chars: int
     # What all but the snippet costs.
     base: int = 0
+    matches: list[Match] | None = None
 
     def length(self, share: float) -> int:
         return max(min(self.chars, _SHORTEST), int(self.chars * share))
 
     def snippet(self, length: int) -> str:
+        if len(self.content) <= length:
+            return self.content
+        if self.matches is None:
+            self.matches = self.matcher.find(self.content)
         return cut_snippet(self.content, self.matches, length)
 
     def finish(self, length: int) -> HitOut:

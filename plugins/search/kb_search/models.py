@@ -100,6 +100,10 @@ class RetrievalOut(Wire):
 
 
 class HitOut(Wire):
+    """A hit; further fields are those that plugins added to chunks and want to be seen."""
+
+    model_config = ConfigDict(extra="allow")
+
     rank: int
     score: float
     score_kind: Literal["bm25", "cosine", "fusion"]

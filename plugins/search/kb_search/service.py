@@ -14,6 +14,7 @@ from kb_framework.api import Actor, Hit, RetrievalQuery
 from kb_framework.errors import KBError, NotFound
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval, Retrieved
+from kb_framework.store.chunks import citation, hit_columns
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents
@@ -32,8 +33,7 @@ _ALONE = 25
 _POOL = 100
 _GROWTH = 4
 _DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
-# Columns that another plugin's migration may have added to chunks.
-_CURATION = ("chunk_kind", "usage_policy")
+_ROW_FIELDS = frozenset(("seq", "id", "document_id", "content", "metadata", *_DOCUMENT_FIELDS))
 _SCORE_KINDS = {"lexical": "bm25", "vector": "cosine", "hybrid": "fusion"}
 
 
@@ -76,7 +76,11 @@ class SearchService:
         if row is None:
             raise NotFound(f"there is no chunk {chunk_id}")
         return PlaceOut(
-            chunk_id=row["id"], doc_id=row["document_id"], doc_path=row["path"], title=row["title"], citation=citation(row)
+            chunk_id=row["id"],
+            doc_id=row["document_id"],
+            doc_path=row["path"],
+            title=row["title"],
+            citation=citation(row["path"], row["document_id"], row["metadata"]),
         )
 
     # The steps, which a call of many searches takes for all of them together
@@ -184,15 +188,9 @@ class SearchService:
             chunks.c.content,
             chunks.c.metadata,
             *(documents.c[name] for name in _DOCUMENT_FIELDS),
-            *(sa.literal_column(f"chunks.{name}").label(name) for name in self._curation),
+            *hit_columns(self._plugins),
         )
         return query.join(documents, documents.c.id == chunks.c.document_id).where(tx.owns(chunks))
-
-    @cached_property
-    def _curation(self) -> list[str]:
-        with self._store.read() as tx:
-            there = {column["name"] for column in sa.inspect(tx.connection).get_columns(chunks.name)}
-        return [name for name in _CURATION if name in there]
 
     @cached_property
     def _cursors(self) -> Cursors:
@@ -237,7 +235,7 @@ def _draft(page: Page, rank: int, hit: Hit, row: Mapping[str, Any], tags: list[s
         title=row["title"],
         heading_path=list(row["metadata"].get("heading_path") or []),
         snippet=None,
-        citation=citation(row),
+        citation=citation(row["path"], row["document_id"], row["metadata"]),
         retrieval=RetrievalOut.model_construct(
             method=wanted.mode,
             fusion_score=hit.score if wanted.mode == "hybrid" else None,
@@ -252,22 +250,11 @@ def _draft(page: Page, rank: int, hit: Hit, row: Mapping[str, Any], tags: list[s
         media=row["media"],
         trust=row["trust"],
         indexed_at=row["indexed_at"],
-        chunk_kind=row.get("chunk_kind"),
-        usage_policy=row.get("usage_policy"),
         snippet_ref=None,
+        # What plugins added to chunks and want to be seen; these two are always there.
+        **{"chunk_kind": None, "usage_policy": None, **{name: row[name] for name in row if name not in _ROW_FIELDS}},
     )
-    return Draft(out, row["content"], page.matcher.find(row["content"]), wanted.snippet_chars)
-
-
-def citation(row: Mapping[str, Any]) -> str:
-    """Where to look: `a.md#L3-L9`, `b.pdf#page=4`."""
-    place = row["path"] or f"document/{row['document_id']}"
-    metadata = row["metadata"]
-    if "page" in metadata:
-        return f"{place}#page={metadata['page']}"
-    if "line_start" in metadata:
-        return f"{place}#L{metadata['line_start']}-L{metadata['line_end']}"
-    return place
+    return Draft(out, row["content"], page.matcher, wanted.snippet_chars)
 
 
 def _hint(found: Retrieved) -> str | None:
