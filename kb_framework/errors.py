@@ -199,6 +199,13 @@ class GeneratorUnavailable(KBError):
     exit_code = 3
 
 
+class GeneratorRefused(KBError):
+    """The generator does not take this prompt: it is too long, or not to its liking."""
+
+    code = "generator_refused"
+    http_status = 400
+
+
 class PluginFailed(KBError):
     """A plugin did not load, or its hook raised."""
 

@@ -14,12 +14,12 @@ from typing import Any
 import anyio
 import pytest
 from kb_knowledge.models import Citation
-from kb_knowledge.openai import GeneratorRefused, OpenAI
+from kb_knowledge.openai import OpenAI
 from kb_knowledge.settings import KnowledgeSettings
 from kb_knowledge.snapshots import check_citations
 
 from kb_framework.client import Engine, connect
-from kb_framework.errors import EngineError, GeneratorUnavailable
+from kb_framework.errors import EngineError, GeneratorRefused, GeneratorUnavailable
 from kb_framework.testing import Install, Run
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
@@ -335,7 +335,7 @@ def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, 
         return types.CreateMessageResult(role="assistant", content=types.TextContent(text="Deep [F1] [F9]."), model="theirs")
 
     async def ask() -> dict[str, Any]:
-        server = create_server(lambda: kb_engine, Plugins(read_bootstrap()), "read")
+        server = create_server(lambda _: kb_engine, Plugins(read_bootstrap()), "read")
         async with Client(server, sampling_callback=sample, mode=mode) as client:  # type: ignore[arg-type]
             result = await client.call_tool("kb_ask", {"query": "How deep is the harbour?"})
             return dict(result.structured_content or {})
@@ -360,7 +360,7 @@ def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(kb
     kb_engine.add_note("The harbour is 14 m deep.")
 
     async def ask() -> dict[str, Any]:
-        async with Client(create_server(lambda: kb_engine, Plugins(read_bootstrap()), "read")) as client:
+        async with Client(create_server(lambda _: kb_engine, Plugins(read_bootstrap()), "read")) as client:
             result = await client.call_tool("kb_ask", {"query": "How deep is the harbour?"})
             return dict(result.structured_content or {})
 

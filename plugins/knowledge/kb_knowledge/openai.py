@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from kb_framework.endpoint import Endpoint, Variables
-from kb_framework.errors import GeneratorUnavailable, KBError
+from kb_framework.errors import GeneratorRefused, GeneratorUnavailable
 from kb_knowledge.settings import KnowledgeSettings
 
 # What a token takes on the wire, with the frame around each piece; an answer beyond it is not one.
@@ -16,13 +16,6 @@ _BYTES_PER_TOKEN = 1024
 _FRAME_BYTES = 1 << 16
 # Of a stream of events, whose empty lines and comments have no name.
 _OTHER_FIELDS = {b"", b"event", b"id", b"retry"}
-
-
-class GeneratorRefused(KBError):
-    """The endpoint does not take this prompt: it is too long, or not to its liking."""
-
-    code = "generator_refused"
-    http_status = 400
 
 
 class OpenAI:
