@@ -15,6 +15,7 @@ from kb_knowledge.settings import KnowledgeSettings
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.testing import Install
+from kb_framework.tokens import token_count
 
 Add = Callable[..., str]
 GOLDEN = Path(__file__).parent / "golden"
@@ -357,3 +358,14 @@ def test_k7_old_snapshots_go_as_the_setting_says(kb_home: Path, monkeypatch) -> 
         found = [entry["id"] for entry in engine.list_snapshots()["data"]]
         assert len(found) == 2
         assert old not in found
+
+
+@pytest.mark.parametrize("budget", [150, 200, 300, 500, 800])
+def test_k6_the_whole_prompt_keeps_to_the_budget(kb_engine: Engine, budget: int) -> None:
+    for number in range(12):
+        kb_engine.add_note(f"The harbour {number} is deep.\n" + f"It is {number} m at low water.\n" * (3 * number + 1))
+
+    found = kb_engine.knowledge_context("how deep is the harbour", max_tokens=budget, top_k=12)
+
+    assert found["facts"]
+    assert token_count(found["prompt"]) == found["tokens"] <= budget

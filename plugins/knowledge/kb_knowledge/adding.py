@@ -15,12 +15,12 @@ from kb_framework.store.jobs import insert_job
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import documents, jobs
+from kb_framework.tokens import token_count
 from kb_knowledge import events
 from kb_knowledge.api import AddedChunk, NewChunk
 from kb_knowledge.tables import curated, left_over
 
 _TITLE_CHARS = 80
-_CHARACTERS_PER_TOKEN = 4
 
 
 class AddingService:
@@ -98,7 +98,7 @@ class AddingService:
             "bytes": len(new.text.encode()),
             "file": None,
         }
-        piece = ChunkText(new.text, {"heading_path": [], "token_count": -(-len(new.text) // _CHARACTERS_PER_TOKEN)})
+        piece = ChunkText(new.text, {"heading_path": [], "token_count": token_count(new.text)})
         document_id = insert_document(tx, values, (), [piece], job, vectors, self._space(tx, vectors))
         tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
         here = curated.c.document_id == document_id

@@ -16,6 +16,7 @@ from kb_framework.store.chunks import citation
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents
+from kb_framework.tokens import token_count
 from kb_knowledge.conditions import UNCURATED, is_hidden
 from kb_knowledge.models import Context, ContextChunk, ContextIn, Rejected, Sections
 from kb_knowledge.prompt import SECTIONS, compose, section_of
@@ -24,8 +25,6 @@ from kb_knowledge.tables import curated
 
 _POOL = 100
 _PAIR = ("lexical", "vector")
-# What a token is depends on the model; four characters are close.
-_CHARACTERS_PER_TOKEN = 4
 # The order in which sections are filled while there is room: facts first, inspiration last.
 _FILL = ("facts", "quotes", "examples", "angles")
 
@@ -172,7 +171,6 @@ class _Assembly:
         }
         ordered = [*self._pinned, *(number for name in _FILL for number in accepted if section[number] == name)]
         chosen: dict[str, list[ContextChunk]] = {name: [] for name in SECTIONS}
-        used = _tokens(compose(self._wanted.query, Sections()))
         for number in ordered:
             name, pinned = section[number], number in self._pinned
             limit = getattr(self._wanted.caps, f"max_{name}")
@@ -181,16 +179,17 @@ class _Assembly:
                 self._rejected[row["id"]] = f"more than max_{name} ({limit})"
                 continue
             item = _item(row, f"{SECTIONS[name]}{len(chosen[name]) + 1}", scores.get(number), pinned)
-            if used + item.tokens > self._wanted.max_tokens:
-                self._rejected[row["id"]] = f"no room within max_tokens ({self._wanted.max_tokens})"
-                continue
-            used += item.tokens
             chosen[name].append(item)
-        sections = Sections.model_validate(chosen)
-        prompt = compose(self._wanted.query, sections)
+            if token_count(self._prompt(chosen)) > self._wanted.max_tokens:
+                chosen[name].pop()
+                self._rejected[row["id"]] = f"no room within max_tokens ({self._wanted.max_tokens})"
+        prompt = self._prompt(chosen)
         rejected = [Rejected(chunk_id=chunk_id, reason=reason) for chunk_id, reason in self._rejected.items()]
-        made = {"rejected": rejected, "prompt": prompt, "tokens": _tokens(prompt), "snapshot_id": ""}
+        made = {"rejected": rejected, "prompt": prompt, "tokens": token_count(prompt), "snapshot_id": ""}
         return Context.model_validate({**chosen, **made})
+
+    def _prompt(self, chosen: Mapping[str, list[ContextChunk]]) -> str:
+        return compose(self._wanted.query, Sections.model_validate(chosen))
 
     def options(self, context: Context) -> dict[str, Any]:
         """What a snapshot says about how its context came about; everything in it was counted."""
@@ -206,13 +205,8 @@ class _Assembly:
 
 def _item(row: Mapping[str, Any], label: str, score: float | None, pinned: bool) -> ContextChunk:
     place = citation(row["path"], row["document_id"], row["metadata"])
-    named = _tokens(row["source_title"] or row["title"]) + _tokens(place) + 4
     values = {**row, "chunk_id": row["id"], "label": label, "citation": place, "score": score, "pinned": pinned}
-    return ContextChunk.model_validate({**values, "tokens": named + _tokens(row["content"])})
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+    return ContextChunk.model_validate({**values, "tokens": token_count(row["content"])})
 
 
 def _hint(found: Retrieved) -> str | None:
