@@ -474,7 +474,9 @@ def test_debug_shows_where_a_known_error_came_from_too(run: Run) -> None:
 # Readers and people that go away
 
 
-@pytest.mark.parametrize("arguments", [("list", "--per-page", "100"), ("list", "--json", "--per-page", "100"), ("schema",), ("--help",)])
+@pytest.mark.parametrize(
+    "arguments", [("list", "--per-page", "100"), ("list", "--json", "--per-page", "100"), ("schema",), ("--help",)]
+)
 def test_a_reader_that_is_gone_ends_it_quietly(
     server: RunningServer, kb_home: Path, note: Any, arguments: tuple[str, ...]
 ) -> None:

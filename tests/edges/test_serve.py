@@ -523,6 +523,8 @@ def test_a_browser_shows_the_documentation_without_the_network(server: RunningSe
         pytest.skip("no browser here")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=15000", "--dump-dom"]
     rules = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-    shown = subprocess.run([browser, *options, rules, f"{server.url}/schema/swagger"], capture_output=True, text=True, timeout=240)
+    shown = subprocess.run(
+        [browser, *options, rules, f"{server.url}/schema/swagger"], capture_output=True, text=True, timeout=240
+    )
 
     assert "/api/v1/documents" in re.sub(r"<script.*?</script>", "", shown.stdout, flags=re.DOTALL)
