@@ -76,7 +76,7 @@ class Bare:
     def delete_old(self) -> int:
         count = self._begin("old")
         gone = f"(SELECT seq FROM chunks WHERE {_IN_PLAN})"
-        self._run(f"DELETE FROM chunks_fts WHERE rowid IN {gone}")
+        self._run(f"DELETE FROM chunks_fts_1 WHERE rowid IN {gone}")
         self._run(f"DELETE FROM chunks_vec_1 WHERE rowid IN {gone}")
         self._run(
             "INSERT INTO knowledge_chunk_events (id, organization_id, user_id, chunk_id, event_type, before, reason, created_at) "

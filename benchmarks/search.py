@@ -99,7 +99,7 @@ def numbers(found: list[list[str]]) -> list[list[int]]:
 
 def plain_full_text(kb: Any) -> Callable[[Question], Any]:
     """What SQLite's own full text takes for the same question, without a filter."""
-    query = sa.text("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH :words ORDER BY rank LIMIT 100")
+    query = sa.text("SELECT rowid FROM chunks_fts_1 WHERE chunks_fts_1 MATCH :words ORDER BY rank LIMIT 100")
 
     def search(question: Question) -> Any:
         words = " OR ".join(f'"{term}"' for term, _ in query_terms(question.text))

@@ -64,9 +64,10 @@ def fill(kb: KB, data: Data) -> float:
                 tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
             space = active_space(tx) or create_space(tx, MODEL, DIMENSIONS)
             _insert(tx, begin, texts)
-            tx.backend.add_text(tx.connection, [(begin + i + 1, title(begin + i), "", text) for i, text in enumerate(texts)])
-            rows = [(begin + i + 1, vector.tobytes()) for i, vector in enumerate(vectors)]
-            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, rows)
+            rows = [(begin + i + 1, title(begin + i), "", text) for i, text in enumerate(texts)]
+            tx.backend.add_text(tx.connection, tx.organization_id, rows)
+            embedded = [(begin + i + 1, vector.tobytes()) for i, vector in enumerate(vectors)]
+            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
     return time.perf_counter() - began
 
 

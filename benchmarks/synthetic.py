@@ -102,7 +102,7 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                     for seq, i in numbered
                 ],
             )
-            backend.add_text(tx.connection, [(seq, f"document {i.document}", "", i.text) for seq, i in numbered])
+            backend.add_text(tx.connection, owner, [(seq, f"document {i.document}", "", i.text) for seq, i in numbered])
             backend.add_vectors(tx.connection, space.index_name, owner, [(seq, i.vector) for seq, i in numbered])
 
 

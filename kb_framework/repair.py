@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from kb_framework.files import Files
 from kb_framework.store.documents import active_space, add_missing_text, drop_space
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals, organizations
 from kb_framework.upkeep import Upkeep
 from kb_framework.vectors import VectorRebuild, add_missing_vectors, measure
 
@@ -70,17 +71,18 @@ class Repair:
     def _full_text(self) -> list[str]:
         done = []
         with self._store.write() as tx:
-            # A structure that is broken cannot be mended; one that only lacks rows need not be made anew.
-            problem = _attempt(tx, lambda: tx.backend.check_text(tx.connection))
-            if problem:
-                tx.backend.drop_full_text(tx.connection)
-                tx.backend.create_full_text(tx.connection)
-                done.append(f"made the full-text index anew ({problem})")
-            stray = tx.backend.remove_stray_text(tx.connection)
-            done += [f"removed {stray} entries of full text that belong to no chunk"] if stray else []
-            added = after = 0
-            while numbers := add_missing_text(tx, after, _BATCH):
-                added, after = added + len(numbers), numbers[-1]
+            added = 0
+            for owner in list(tx.connection.scalars(sa.select(organizations.c.id))):
+                # A structure that is broken cannot be mended; one that only lacks rows need not be made anew.
+                problem = _attempt(tx, functools.partial(tx.backend.check_text, tx.connection, owner))
+                if problem:
+                    tx.backend.drop_full_text(tx.connection, owner)
+                    done.append(f"made the full-text index anew ({problem})")
+                stray = tx.backend.remove_stray_text(tx.connection, owner)
+                done += [f"removed {stray} entries of full text that belong to no chunk"] if stray else []
+                after = 0
+                while numbers := add_missing_text(tx, owner, after, _BATCH):
+                    added, after = added + len(numbers), numbers[-1]
             if done or added:
                 tx.corpus_changed(everywhere=True)
         return done + ([f"indexed {added} chunks for full text"] if added else [])

@@ -19,7 +19,7 @@ from kb_framework.errors import KBError, NotFound, error_codes
 from kb_framework.languages import advise, count_languages
 from kb_framework.repair import Repair
 from kb_framework.store.documents import active_space
-from kb_framework.store.tables import chunks, document_tags, documents, file_removals
+from kb_framework.store.tables import chunks, document_tags, documents, file_removals, organizations
 from kb_framework.wire import standing_alone, versioned
 
 
@@ -142,7 +142,8 @@ class SystemService:
                 problems = backend.check(tx.connection)
                 found += [_check("database", "error", problem) for problem in problems]
                 count = tx.scalar(sa.select(sa.func.count()).select_from(chunks))
-                indexed = backend.count_text(tx.connection)
+                owners = list(tx.connection.scalars(sa.select(organizations.c.id)))
+                indexed = sum(backend.count_text(tx.connection, owner) for owner in owners)
                 if indexed != count:
                     found.append(
                         _check(

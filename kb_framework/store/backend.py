@@ -62,55 +62,70 @@ class Backend(Protocol):
         """Make the transaction's own, empty `plan_items`."""
         ...
 
-    def create_full_text(self, connection: sa.Connection) -> None: ...
+    # Full text belongs to an organization: another's size does not slow it down, another's words do not count in its scores.
 
-    def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+    def create_full_text(self, connection: sa.Connection) -> None:
+        """What must be there before the first chunk of any organization is indexed."""
+        ...
+
+    def drop_full_text(self, connection: sa.Connection, organization_id: str | None = None) -> None:
+        """Remove an organization's full text, or that of all, however damaged; what is added next begins a new one."""
+        ...
+
+    def prepare_text(self, connection: sa.Connection, organization_id: str) -> object:
+        """Make what the first chunk of an organization needs; asked for before a savepoint, within which it may be impossible."""
+        ...
+
+    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
         """Index chunks: number, title, headings, body."""
         ...
 
-    def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None: ...
+    def remove_text(self, connection: sa.Connection, organization_id: str, chunks: sa.Select) -> None:
+        """Must be told while the chunks are still in their table."""
+        ...
 
     def search_text(
         self,
         connection: sa.Connection,
+        organization_id: str,
         text: str,
         allowed: sa.Select,
         limit: int,
         weights: Sequence[float],
-        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
-        """The best allowed chunks for any of the words; higher scores are better.
-
-        `allowed` selects chunks of the organization; where it is named, an index of its own may answer.
-        """
+        """The best allowed chunks for any of the words; higher scores are better. `allowed` are chunks of the organization."""
         ...
 
     def search_expression(
-        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        expression: Expression,
+        allowed: sa.Select,
+        limit: int,
+        weights: Sequence[float],
     ) -> list[tuple[int, float]]:
         """The best allowed chunks that match the expression; higher scores are better."""
         ...
 
-    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        """The condition that a chunk, by its number, has any of the words of a text, or matches an expression."""
+    def matches(
+        self, connection: sa.Connection, organization_id: str, wanted: str | Expression, chunk: sa.ColumnElement[int]
+    ) -> sa.ColumnElement[bool]:
+        """The condition that a chunk of the organization, by its number, has any of the words, or matches an expression."""
         ...
 
-    def count_text(self, connection: sa.Connection) -> int: ...
+    def count_text(self, connection: sa.Connection, organization_id: str) -> int: ...
 
-    def has_text(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        """The condition that a chunk, by its number, is indexed."""
+    def has_text(self, connection: sa.Connection, organization_id: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        """The condition that a chunk of the organization, by its number, is indexed."""
         ...
 
-    def remove_stray_text(self, connection: sa.Connection) -> int:
-        """Take out what belongs to no chunk; how many that was."""
+    def remove_stray_text(self, connection: sa.Connection, organization_id: str) -> int:
+        """Take out what belongs to no chunk of the organization; how many that was."""
         ...
 
-    def check_text(self, connection: sa.Connection) -> str | None:
-        """What is wrong with the structure of the full-text index, or None. Needs a writing transaction."""
-        ...
-
-    def drop_full_text(self, connection: sa.Connection) -> None:
-        """Remove the full-text index, however damaged."""
+    def check_text(self, connection: sa.Connection, organization_id: str) -> str | None:
+        """What is wrong with the structure of an organization's full text, or None. Needs a writing transaction."""
         ...
 
     def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None: ...
@@ -119,7 +134,7 @@ class Backend(Protocol):
         self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]
     ) -> None: ...
 
-    def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None: ...
+    def remove_vectors(self, connection: sa.Connection, index: str, organization_id: str, chunks: sa.Select) -> None: ...
 
     def search_vectors(
         self,

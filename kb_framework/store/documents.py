@@ -146,9 +146,9 @@ def replace_content(
             new.append((index, piece))
     gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, [number for numbers in waiting.values() for number in numbers]))
     # Titles and headings are indexed with every chunk, and may have changed around those that stay.
-    tx.backend.remove_text(tx.connection, sa.select(chunks.c.seq).where(among(chunks.c.seq, every)))
+    tx.backend.remove_text(tx.connection, tx.organization_id, sa.select(chunks.c.seq).where(among(chunks.c.seq, every)))
     for name in vector_indexes(tx):
-        tx.backend.remove_vectors(tx.connection, name, gone)
+        tx.backend.remove_vectors(tx.connection, name, tx.organization_id, gone)
     tx.execute(sa.delete(chunks).where(chunks.c.seq.in_(gone)))
     for number, index, piece in kept:
         values_now = {"chunk_index": index, "metadata": dict(piece.metadata)}
@@ -211,9 +211,13 @@ def _numbers(tx: Tx, document_id: int, rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> None:
-    rows = [(number, title, " ".join(piece.metadata.get("heading_path") or ()), piece.content) for number, piece in numbered]
+    rows = [_text_row(number, title, piece) for number, piece in numbered]
     if rows:
-        tx.backend.add_text(tx.connection, rows)
+        tx.backend.add_text(tx.connection, tx.organization_id, rows)
+
+
+def _text_row(number: int, title: str, piece: ChunkText) -> tuple[int, str, str, str]:
+    return number, title, " ".join(piece.metadata.get("heading_path") or ()), piece.content
 
 
 def insert_archived(
@@ -245,23 +249,24 @@ def insert_archived(
     return document_id
 
 
-def add_missing_text(tx: Tx, after: int, limit: int) -> list[int]:
-    """Index chunks, of any organization, that full text lacks: those numbered above `after`, in order; their numbers."""
+def add_missing_text(tx: Tx, organization_id: str, after: int, limit: int) -> list[int]:
+    """Index chunks that an organization's full text lacks: those numbered above `after`, in order; their numbers."""
     query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)
     query = query.join(documents, documents.c.id == chunks.c.document_id)
-    query = query.where(chunks.c.seq > after, ~tx.backend.has_text(chunks.c.seq)).order_by(chunks.c.seq).limit(limit)
-    rows = tx.execute(query).all()
-    for row in rows:
-        _add_text(tx, row.title, [(row.seq, ChunkText(row.content, row.metadata))])
-    return [row.seq for row in rows]
+    lacking = ~tx.backend.has_text(tx.connection, organization_id, chunks.c.seq)
+    query = query.where(chunks.c.organization_id == organization_id, chunks.c.seq > after, lacking)
+    found = tx.execute(query.order_by(chunks.c.seq).limit(limit)).all()
+    rows = [_text_row(row.seq, row.title, ChunkText(row.content, row.metadata)) for row in found]
+    tx.backend.add_text(tx.connection, organization_id, rows)
+    return [row.seq for row in found]
 
 
 def delete_documents(tx: Tx, selected: sa.Select) -> None:
     """Remove documents with everything derived from them; their files are noted for removal after the commit."""
     gone = sa.select(chunks.c.seq).where(chunks.c.document_id.in_(selected))
-    tx.backend.remove_text(tx.connection, gone)
+    tx.backend.remove_text(tx.connection, tx.organization_id, gone)
     for name in vector_indexes(tx):
-        tx.backend.remove_vectors(tx.connection, name, gone)
+        tx.backend.remove_vectors(tx.connection, name, tx.organization_id, gone)
     tx.execute(sa.delete(chunks).where(chunks.c.document_id.in_(selected)))
     tx.execute(sa.delete(document_tags).where(document_tags.c.document_id.in_(selected)))
     release_files(tx, selected)
@@ -273,9 +278,9 @@ def delete_chunks(tx: Tx, selected: sa.Select) -> None:
     numbers = list(tx.connection.scalars(selected))
     gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, numbers))
     shrunk = list(tx.connection.scalars(sa.select(chunks.c.document_id).where(among(chunks.c.seq, numbers)).distinct()))
-    tx.backend.remove_text(tx.connection, gone)
+    tx.backend.remove_text(tx.connection, tx.organization_id, gone)
     for name in vector_indexes(tx):
-        tx.backend.remove_vectors(tx.connection, name, gone)
+        tx.backend.remove_vectors(tx.connection, name, tx.organization_id, gone)
     tx.execute(sa.delete(chunks).where(among(chunks.c.seq, numbers)))
     left = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
     tx.execute(sa.update(documents).where(among(documents.c.id, shrunk)).values(chunk_count=left, updated_at=now()))
@@ -317,7 +322,7 @@ def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
         # The title is indexed with every chunk.
         query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata).where(chunks.c.document_id.in_(selected))
         numbered = [(number, ChunkText(content, metadata)) for number, content, metadata in tx.execute(query)]
-        tx.backend.remove_text(tx.connection, query.with_only_columns(chunks.c.seq))
+        tx.backend.remove_text(tx.connection, tx.organization_id, query.with_only_columns(chunks.c.seq))
         _add_text(tx, values["title"], numbered)
 
 

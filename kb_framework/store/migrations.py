@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kb_framework.store.store import Store, Tx
 
 HOST = "host"
-# Counts the ways in which text has been turned into words: a database that was indexed in a former way is indexed anew.
+# Counts the ways in which text has been turned into words and kept: a database that was indexed in a former way is indexed anew.
 FULL_TEXT = "full text"
 _BATCH = 1000
 
@@ -35,9 +35,10 @@ def index_anew(tx: Tx) -> None:
     """Make the full text again from documents and chunks."""
     tx.backend.drop_full_text(tx.connection)
     tx.backend.create_full_text(tx.connection)
-    after = 0
-    while done := add_missing_text(tx, after, _BATCH):
-        after = done[-1]
+    for owner in list(tx.connection.scalars(sa.select(tables.organizations.c.id))):
+        after = 0
+        while done := add_missing_text(tx, owner, after, _BATCH):
+            after = done[-1]
 
 
 def create_limits(tx: Tx) -> None:
@@ -86,7 +87,8 @@ def migrate(
             tables.migrations.create(tx.connection)
         for plugin, due in itertools.groupby(_due(steps, _applied(tx)), key=lambda pair: pair[0]):
             try:
-                with tx.savepoint():
+                # Not `tx.savepoint`, which needs the tables that may be made here.
+                with tx.connection.begin_nested():
                     done += [_apply(tx, plugin, step) for _, step in due]
             except Exception as error:
                 if plugin in {HOST, FULL_TEXT}:

@@ -18,13 +18,13 @@ from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
-from kb_framework.store import tables
+from kb_framework.store import fts5, tables
 from kb_framework.store.backend import VectorFill
-from kb_framework.store.expression import Expression, Term
+from kb_framework.store.expression import Expression
 from kb_framework.store.side.changes import Changes
 from kb_framework.store.side.tables import TEXT
 from kb_framework.store.sql import JsonObject, JsonValues, NewUuid
-from kb_framework.store.text import index_fields, phrase_terms, query_terms
+from kb_framework.store.text import index_fields
 
 if TYPE_CHECKING:
     from kb_framework.store.side.searching import SideSearch
@@ -163,87 +163,109 @@ class SqliteBackend:
     # Full text
 
     def create_full_text(self, connection: sa.Connection) -> None:
-        # The words come ready from `index_fields`: the tokenizer only cuts at spaces, and leaves vowel signs and marks in them.
-        connection.exec_driver_sql(
-            "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1, "
-            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co'\")"
-        )
+        fts5.full_texts.create(connection, checkfirst=True)
 
-    def add_text(self, connection: sa.Connection, rows: Iterable[tuple[int, str, str, str]]) -> None:
+    def drop_full_text(self, connection: sa.Connection, organization_id: str | None = None) -> None:
+        for owner in fts5.owners(connection) if organization_id is None else [organization_id]:
+            self._forget_side(connection, TEXT, owner)
+            if name := fts5.table_of(connection, owner):
+                self._drop_virtual(connection, name)
+                connection.execute(sa.delete(fts5.full_texts).where(fts5.full_texts.c.organization_id == owner))
+        if organization_id is None:
+            self._drop_virtual(connection, fts5.SHARED)
+
+    def prepare_text(self, connection: sa.Connection, organization_id: str) -> str:
+        """The name of an organization's table, which is made if it is not there.
+
+        After a rollback to a savepoint in which a table of FTS5 was made, SQLite fails at every statement of the transaction.
+        """
+        if name := fts5.table_of(connection, organization_id):
+            return name
+        name = fts5.new_name(connection, organization_id)
+        # There is one already only if somebody has taken its row out of the list.
+        self._drop_virtual(connection, name)
+        fts5.create(connection, name)
+        return name
+
+    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
         values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
-            connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
-            self._side.text_added(connection, values)
+            name = self.prepare_text(connection, organization_id)
+            connection.exec_driver_sql(f"INSERT INTO {name}(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)
+            self._side.text_added(connection, organization_id, values)
             self.on_written(len(values))
 
-    def remove_text(self, connection: sa.Connection, chunks: sa.Select) -> None:
-        self._side.removed(connection, TEXT, chunks)
-        connection.execute(sa.delete(_fts).where(_fts.c.rowid.in_(chunks)))
+    def remove_text(self, connection: sa.Connection, organization_id: str, chunks: sa.Select) -> None:
+        if name := fts5.table_of(connection, organization_id):
+            self._side.removed(connection, TEXT, organization_id, chunks)
+            table = sa.table(name, sa.column("rowid"))
+            connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
     def search_text(
         self,
         connection: sa.Connection,
+        organization_id: str,
         text: str,
         allowed: sa.Select,
         limit: int,
         weights: Sequence[float],
-        organization_id: str | None = None,
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
-        if organization_id is not None and self._side.has(connection, TEXT, organization_id):
+        if self._side.has(connection, TEXT, organization_id):
             found = self._side_search.text(connection, organization_id, text, allowed, limit, weights)
             if found is not None:
                 return found
-        match = _match_any(text)
-        return self._ranked(connection, match, allowed, limit, weights) if match else []
-
-    def _ranked(
-        self, connection: sa.Connection, match: str, allowed: sa.Select, limit: int, weights: Sequence[float]
-    ) -> list[tuple[int, float]]:
-        rank = sa.func.bm25(sa.literal_column("chunks_fts"), *weights)
-        query = (
-            sa.select(_fts.c.rowid, rank)
-            .where(sa.literal_column("chunks_fts").op("MATCH")(match), _UNPUSHED.in_(allowed))
-            .order_by(rank, _fts.c.rowid)
-            .limit(limit)
-        )
-        return [(seq, -score) for seq, score in connection.execute(query)]
+        return fts5.ranked(connection, organization_id, fts5.match_any(text), allowed, limit, weights)
 
     def search_expression(
-        self, connection: sa.Connection, expression: Expression, allowed: sa.Select, limit: int, weights: Sequence[float]
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        expression: Expression,
+        allowed: sa.Select,
+        limit: int,
+        weights: Sequence[float],
     ) -> list[tuple[int, float]]:
-        match = _match(expression)
-        return self._ranked(connection, match, allowed, limit, weights) if match else []
+        return fts5.ranked(connection, organization_id, fts5.match(expression), allowed, limit, weights)
 
-    def matches(self, wanted: str | Expression, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        match = _match_any(wanted) if isinstance(wanted, str) else _match(wanted)
-        if not match:
+    def matches(
+        self, connection: sa.Connection, organization_id: str, wanted: str | Expression, chunk: sa.ColumnElement[int]
+    ) -> sa.ColumnElement[bool]:
+        match = fts5.match_any(wanted) if isinstance(wanted, str) else fts5.match(wanted)
+        name = fts5.table_of(connection, organization_id)
+        if not match or name is None:
             return sa.false()
-        return chunk.in_(sa.select(_fts.c.rowid).where(sa.literal_column("chunks_fts").op("MATCH")(match)))
+        table = sa.table(name, sa.column("rowid"))
+        return chunk.in_(sa.select(table.c.rowid).where(sa.literal_column(name).op("MATCH")(match)))
 
-    def count_text(self, connection: sa.Connection) -> int:
-        return connection.exec_driver_sql("SELECT count(*) FROM chunks_fts_docsize").scalar_one()
+    def count_text(self, connection: sa.Connection, organization_id: str) -> int:
+        name = fts5.table_of(connection, organization_id)
+        return connection.exec_driver_sql(f"SELECT count(*) FROM {name}_docsize").scalar_one() if name else 0
 
-    def has_text(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-        indexed = sa.table("chunks_fts_docsize", sa.column("id"))
+    def has_text(self, connection: sa.Connection, organization_id: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+        name = fts5.table_of(connection, organization_id)
+        if name is None:
+            return sa.false()
+        indexed = sa.table(f"{name}_docsize", sa.column("id"))
         return sa.exists().where(indexed.c.id == chunk)
 
-    def remove_stray_text(self, connection: sa.Connection) -> int:
-        known = "SELECT 1 FROM chunks WHERE chunks.seq = chunks_fts_docsize.id"
-        stray = f"SELECT id FROM chunks_fts_docsize WHERE NOT EXISTS ({known})"
-        return connection.exec_driver_sql(f"DELETE FROM chunks_fts WHERE rowid IN ({stray})").rowcount
+    def remove_stray_text(self, connection: sa.Connection, organization_id: str) -> int:
+        name = fts5.table_of(connection, organization_id)
+        if name is None:
+            return 0
+        known = f"SELECT 1 FROM chunks WHERE chunks.seq = {name}_docsize.id AND +chunks.organization_id = ?"
+        stray = f"SELECT id FROM {name}_docsize WHERE NOT EXISTS ({known})"
+        return connection.exec_driver_sql(f"DELETE FROM {name} WHERE rowid IN ({stray})", (organization_id,)).rowcount
 
-    def check_text(self, connection: sa.Connection) -> str | None:
+    def check_text(self, connection: sa.Connection, organization_id: str) -> str | None:
+        name = fts5.table_of(connection, organization_id)
         try:
-            connection.exec_driver_sql("INSERT INTO chunks_fts(chunks_fts) VALUES ('integrity-check')")
-            self.count_text(connection)
+            if name:
+                connection.exec_driver_sql(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")
+            self.count_text(connection, organization_id)
         except exc.DatabaseError as error:
             return str(error.orig)
         return None
-
-    def drop_full_text(self, connection: sa.Connection) -> None:
-        self._forget_side(connection, TEXT)
-        self._drop_virtual(connection, "chunks_fts")
 
     # Vectors
 
@@ -258,8 +280,8 @@ class SqliteBackend:
             connection.exec_driver_sql(f"INSERT INTO {index}(rowid, organization_id, embedding) VALUES (?, ?, ?)", values)
             self._side.vectors_added(connection, index, organization_id, [(seq, vector) for seq, _, vector in values])
 
-    def remove_vectors(self, connection: sa.Connection, index: str, chunks: sa.Select) -> None:
-        self._side.removed(connection, index, chunks)
+    def remove_vectors(self, connection: sa.Connection, index: str, organization_id: str, chunks: sa.Select) -> None:
+        self._side.removed(connection, index, organization_id, chunks)
         table = sa.table(index, sa.column("rowid"))
         connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
@@ -363,8 +385,8 @@ class SqliteBackend:
         self._forget_side(connection, index)
         self._drop_virtual(connection, index)
 
-    def _forget_side(self, connection: sa.Connection, source: str) -> None:
-        if self._side.forget(connection, source):
+    def _forget_side(self, connection: sa.Connection, source: str, organization_id: str | None = None) -> None:
+        if self._side.forget(connection, source, organization_id):
             # Its successor will be as large.
             self.on_written(_MANY)
 
@@ -390,7 +412,8 @@ class SqliteBackend:
         """What SQLite itself finds wrong with the file; nothing when all is well."""
         # FTS5 checks what this connection last knew of its structure, and calls it corrupt if another has changed it since:
         # a look at the table makes it read the structure anew.
-        connection.exec_driver_sql("SELECT rowid FROM chunks_fts LIMIT 1").fetchall()
+        for owner in fts5.owners(connection):
+            connection.exec_driver_sql(f"SELECT rowid FROM {fts5.table_of(connection, owner)} LIMIT 1").fetchall()
         problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
         orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
         return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
@@ -440,29 +463,3 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
         "check the disk and its quota, then run kb doctor",
     ),
 }
-
-_fts = sa.table("chunks_fts", sa.column("rowid"))
-# With its sign the rowid is no key to FTS5, which would else match the whole question once for every allowed chunk.
-_UNPUSHED = sa.literal_column("+chunks_fts.rowid", sa.Integer)
-
-
-def _match_any(text: str) -> str:
-    """Any of the words of a text, in FTS5's own language; empty where it has none."""
-    return " OR ".join(f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text))
-
-
-def _match(expression: Expression) -> str:
-    """An expression in FTS5's own language; empty where it wants nothing that is ever indexed."""
-    wanted = [_match_term(term) for term in expression.wanted]
-    if not wanted or not all(wanted):
-        return ""
-    unwanted = " OR ".join(filter(None, map(_match_term, expression.unwanted)))
-    return f"({' AND '.join(wanted)}) NOT ({unwanted})" if unwanted else " AND ".join(wanted)
-
-
-def _match_term(term: Term) -> str:
-    ways = [f'"{" ".join(words)}"{"*" if goes_on else ""}' for words, goes_on in phrase_terms(term.text, term.prefix)]
-    if not ways:
-        return ""
-    either = ways[0] if len(ways) == 1 else f"({' OR '.join(ways)})"
-    return f"{term.field} : {either}" if term.field else either

@@ -17,7 +17,7 @@ from kb_framework.store.tables import organizations
 
 # Whoever changes a row of these changes what a search finds, whichever way the statement was made.
 _CHANGES_CORPUS = re.compile(
-    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts)\b', re.I
+    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts_\d+)\b', re.I
 )
 _TX = "kb_tx"
 
@@ -45,6 +45,7 @@ class Tx:
         return [dict(zip(names, row, strict=True)) for row in found.all()]
 
     def savepoint(self) -> sa.NestedTransaction:
+        self.backend.prepare_text(self.connection, self.organization_id)
         return self.connection.begin_nested()
 
     def owns(self, table: sa.Table) -> sa.ColumnElement[bool]:

@@ -9,8 +9,8 @@ Everything is normalised (composed or not, full or half width, upper or lower ca
   mark. So a question finds them whether or not a language can be told from its few words.
 - A script of one language decides for that language's stems.
 
-The engine's own tokenizer has nothing left to do but cut at spaces. `ANALYSIS` names all this: a database that was indexed
-in another way is indexed anew when it is opened.
+The engine's own tokenizer has nothing left to do but cut at spaces. `ANALYSIS` names all this, and how it is kept (since 3 each
+organization has an index of its own): a database that was indexed in another way is indexed anew when it is opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import islice
 
 import Stemmer
 
-ANALYSIS = 2
+ANALYSIS = 3
 MAX_TERMS = 128
 
 _UNSPACED = (

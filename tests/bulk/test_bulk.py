@@ -217,7 +217,7 @@ def test_b7_a_delete_takes_everything_that_was_derived(kb_engine: Engine, kb_hom
             read = tx.connection.exec_driver_sql
             counts = [read(f"SELECT count(*) FROM {table}").scalar() for table in ("documents", "chunks", "document_tags")]
             assert counts == [1, 1, 0]
-            assert kb.store.backend.count_text(tx.connection) == 1
+            assert kb.store.backend.count_text(tx.connection, tx.organization_id) == 1
             assert kb.store.backend.count_vectors(tx.connection, "chunks_vec_1") == 1
             assert read("SELECT count(*) FROM file_removals").scalar() == 0
     finally:

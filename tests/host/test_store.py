@@ -23,6 +23,7 @@ from kb_framework.app import open_kb
 from kb_framework.client import AsgiTransport, connect
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
 from kb_framework.store.tables import documents
+from kb_framework.store.text import ANALYSIS
 from kb_framework.testing import start_server, stop_server
 from kb_framework.web import create_app
 
@@ -127,7 +128,7 @@ def indexed(home: Path) -> tuple[set[int], set[int], set[int]]:
 
     return (
         numbers("SELECT seq FROM chunks"),
-        numbers("SELECT id FROM chunks_fts_docsize"),
+        numbers("SELECT id FROM chunks_fts_1_docsize"),
         numbers("SELECT rowid FROM chunks_vec_1_rowids"),
     )
 
@@ -171,7 +172,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("bulk", 2),
             ("documents", 1),
             ("documents", 2),
-            ("full text", 2),
+            ("full text", ANALYSIS),
             ("host", 1),
             ("host", 2),
             ("host", 3),
@@ -353,7 +354,7 @@ def test_doctor_finds_full_text_that_is_out_of_step(kb_home, kb_here) -> None:
     with connect() as engine:
         engine.add_note("text")
     with database(kb_home) as connection:
-        connection.execute("DELETE FROM chunks_fts WHERE rowid = 1")
+        connection.execute("DELETE FROM chunks_fts_1 WHERE rowid = 1")
         connection.commit()
 
     answer = kb_here("doctor", "--json")
@@ -391,7 +392,7 @@ def test_a_reader_sees_one_snapshot_while_a_writer_writes(kb_home) -> None:
             assert tx.scalar(count) == 1
             other.add_note("during")
             assert tx.scalar(count) == 1
-            assert tx.backend.count_text(tx.connection) == 1
+            assert tx.backend.count_text(tx.connection, tx.organization_id) == 1
         with kb.store.read() as tx:
             assert tx.scalar(count) == 2
     finally:
@@ -643,7 +644,8 @@ def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
     with connect() as engine:
         added = engine.add_note("The studies were running for years", title="kept")
     with database(kb_home) as connection, connection:
-        connection.execute("DROP TABLE chunks_fts")
+        connection.execute("DROP TABLE chunks_fts_1")
+        connection.execute("DROP TABLE full_texts")
         connection.execute("CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1)")
         connection.execute("INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks")
         connection.execute("DELETE FROM kb_migrations WHERE plugin = 'full text'")
@@ -652,4 +654,4 @@ def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
         (hit,) = engine.search("study run", mode="lexical")["hits"]
 
     assert hit["doc_id"] == added["document"]["id"]
-    assert rows(kb_home, "SELECT version FROM kb_migrations WHERE plugin = 'full text'") == [(2,)]
+    assert rows(kb_home, "SELECT version FROM kb_migrations WHERE plugin = 'full text'") == [(ANALYSIS,)]

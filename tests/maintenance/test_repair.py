@@ -34,13 +34,13 @@ def test_a_healthy_knowledge_base_needs_no_repair(kb_engine: Engine) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "DELETE FROM chunks_fts WHERE rowid < 4",
-        "DELETE FROM chunks_fts",
-        "INSERT INTO chunks_fts(rowid, title, headings, body) VALUES (999, 'zebras', '', 'zebras')",
-        "DELETE FROM chunks_fts_data",
-        "DROP TABLE chunks_fts_data",
-        "DROP TABLE chunks_fts_docsize",
-        "DROP TABLE chunks_fts",
+        "DELETE FROM chunks_fts_1 WHERE rowid < 4",
+        "DELETE FROM chunks_fts_1",
+        "INSERT INTO chunks_fts_1(rowid, title, headings, body) VALUES (999, 'zebras', '', 'zebras')",
+        "DELETE FROM chunks_fts_1_data",
+        "DROP TABLE chunks_fts_1_data",
+        "DROP TABLE chunks_fts_1_docsize",
+        "DROP TABLE chunks_fts_1",
     ],
 )
 def test_full_text_is_made_again_from_the_chunks(kb_engine: Engine, kb_home: Path, sql: Sql, damage: str) -> None:
@@ -120,7 +120,7 @@ def test_files_that_belong_to_no_document_are_set_aside_not_deleted(kb_engine: E
 
 def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: Sql) -> None:
     fill(kb_engine)
-    sql("DELETE FROM chunks_fts")
+    sql("DELETE FROM chunks_fts_1")
 
     assert kb_run("doctor").returncode == 3
     done = kb_run("doctor", "--repair", "--json")

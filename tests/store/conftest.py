@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
+from kb_framework.store import fts5
 from kb_framework.store.documents import Space, active_space, content_hash, create_space, delete_documents, insert_document
 from kb_framework.store.migrations import migrate
 from kb_framework.store.side.keeper import Keeper
@@ -69,8 +70,9 @@ class Corpus:
         with self.store.read(organization) as tx:
             allowed = self.allowed(*conditions, organization=organization)
             assert not side or self.is_live(TEXT, organization)
-            owner = organization if side else None
-            return tx.backend.search_text(tx.connection, query, allowed, limit, WEIGHTS, owner)
+            if not side:
+                return fts5.ranked(tx.connection, organization, fts5.match_any(query), allowed, limit, WEIGHTS)
+            return tx.backend.search_text(tx.connection, organization, query, allowed, limit, WEIGHTS)
 
     def vectors(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION):
         with self.store.read(organization) as tx:

@@ -12,59 +12,56 @@ from kb_framework.store.tables import chunks
 
 
 class Changes:
-    """Costs one look where no organization has a side index."""
+    """Costs one look where the organization has no side index."""
 
     def has(self, connection: sa.Connection, source: str, organization_id: str) -> bool:
         """Whether an organization's index is complete."""
         mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
         return connection.execute(sa.select(side_indexes.c.id).where(*mine)).first() is not None
 
-    def text_added(self, connection: sa.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Chunks that are in their table already: number, and the words of title, headings and body as they are indexed."""
-        if not _has_any(connection, TEXT):
+    def text_added(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Chunks by number, with the words of title, headings and body as they are indexed."""
+        index = _index(connection, TEXT, organization_id)
+        if index is None:
             return
         from kb_framework.store.side.words import encode
 
-        added = (
-            "INSERT OR REPLACE INTO side_tail(side_id, seq, data) "
-            "SELECT s.id, c.seq, ? FROM chunks c JOIN side_indexes s ON s.organization_id = c.organization_id "
-            "WHERE c.seq = ? AND s.source = 'text'"
-        )
-        connection.exec_driver_sql(added, [(encode(*words), number) for number, *words in rows])
+        added = "INSERT OR REPLACE INTO side_tail(side_id, seq, data) VALUES (?, ?, ?)"
+        connection.exec_driver_sql(added, [(index, number, encode(*words)) for number, *words in rows])
 
     def vectors_added(
         self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]
     ) -> None:
-        mine = sa.select(side_indexes.c.id)
-        mine = mine.where(side_indexes.c.organization_id == organization_id, side_indexes.c.source == index)
-        number = connection.execute(mine).scalar()
+        number = _index(connection, index, organization_id)
         if number is not None:
             added = "INSERT OR REPLACE INTO side_tail(side_id, seq, data) VALUES (?, ?, ?)"
             connection.exec_driver_sql(added, [(number, seq, vector) for seq, vector in rows])
 
-    def removed(self, connection: sa.Connection, source: str, gone: sa.Select) -> None:
+    def removed(self, connection: sa.Connection, source: str, organization_id: str, gone: sa.Select) -> None:
         """Must be told while the chunks are still in their table."""
-        if not _has_any(connection, source):
+        index = _index(connection, source, organization_id)
+        if index is None:
             return
         before = sa.select(sa.func.coalesce(sa.func.max(side_segments.c.id), 0) + 1).scalar_subquery()
-        marked = sa.select(side_indexes.c.id, chunks.c.seq, before)
-        marked = marked.join(side_indexes, side_indexes.c.organization_id == chunks.c.organization_id)
-        marked = marked.where(side_indexes.c.source == source, chunks.c.seq.in_(gone))
+        marked = sa.select(sa.literal(index), chunks.c.seq, before).where(chunks.c.seq.in_(gone))
         replace = sa.insert(side_removed).prefix_with("OR REPLACE")
         connection.execute(replace.from_select(["side_id", "seq", "before"], marked))
-        mine = sa.select(side_indexes.c.id).where(side_indexes.c.source == source)
-        connection.execute(sa.delete(side_tail).where(side_tail.c.side_id.in_(mine), side_tail.c.seq.in_(gone)))
+        connection.execute(sa.delete(side_tail).where(side_tail.c.side_id == index, side_tail.c.seq.in_(gone)))
 
-    def forget(self, connection: sa.Connection, source: str) -> bool:
-        """The whole source is dropped: what was derived from it goes too; whether there was anything."""
-        numbers = list(connection.scalars(sa.select(side_indexes.c.id).where(side_indexes.c.source == source)))
+    def forget(self, connection: sa.Connection, source: str, organization_id: str | None = None) -> bool:
+        """A source is dropped, for one organization or all: what was derived from it goes too; whether there was anything."""
+        wanted = sa.select(side_indexes.c.id).where(side_indexes.c.source == source)
+        if organization_id is not None:
+            wanted = wanted.where(side_indexes.c.organization_id == organization_id)
+        numbers = list(connection.scalars(wanted))
         for number in numbers:
             forget_index(connection, number)
         return bool(numbers)
 
 
-def _has_any(connection: sa.Connection, source: str) -> bool:
-    return connection.execute(sa.select(side_indexes.c.id).where(side_indexes.c.source == source).limit(1)).first() is not None
+def _index(connection: sa.Connection, source: str, organization_id: str) -> int | None:
+    mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source)
+    return connection.execute(sa.select(side_indexes.c.id).where(*mine)).scalar()
 
 
 def forget_index(connection: sa.Connection, number: int) -> None:

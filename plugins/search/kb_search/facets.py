@@ -23,7 +23,8 @@ def count_facets(tx: Tx, query: RetrievalQuery, found: list[int]) -> FacetsOut:
     """The counts over what a query, narrowed, matches by words, and over the chunks that were `found`."""
     matching = among(chunks.c.seq, found)
     if "lexical" in query.retrievers:
-        matching = sa.or_(matching, tx.backend.matches(query.expression or query.text, chunks.c.seq))
+        wanted = query.expression or query.text
+        matching = sa.or_(matching, tx.backend.matches(tx.connection, tx.organization_id, wanted, chunks.c.seq))
     allowed = [tx.owns(chunks), matching, *([] if query.condition is None else [query.condition])]
     matched = sa.select(chunks.c.document_id.label("id")).distinct().join(documents, documents.c.id == chunks.c.document_id)
     # It is read five times; evaluated once.

@@ -22,11 +22,11 @@ class LexicalRetriever:
     """Full text, by BM25."""
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        allowed = allowed_chunks(query, tx)
+        allowed, owner = allowed_chunks(query, tx), tx.organization_id
         if query.expression is not None:
-            found = tx.backend.search_expression(tx.connection, query.expression, allowed, query.limit, _WEIGHTS)
+            found = tx.backend.search_expression(tx.connection, owner, query.expression, allowed, query.limit, _WEIGHTS)
         else:
-            found = tx.backend.search_text(tx.connection, query.text, allowed, query.limit, _WEIGHTS, tx.organization_id)
+            found = tx.backend.search_text(tx.connection, owner, query.text, allowed, query.limit, _WEIGHTS)
         return [Candidate(chunk, score) for chunk, score in found]
 
 

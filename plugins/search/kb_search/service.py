@@ -162,7 +162,7 @@ class SearchService:
             return query
         parsed = parse(wanted.query)
         # Nothing that does not match is found, by meaning neither.
-        matches = tx.backend.matches(parsed.expression, chunks.c.seq)
+        matches = tx.backend.matches(tx.connection, tx.organization_id, parsed.expression, chunks.c.seq)
         where = matches if where is None else sa.and_(where, matches)
         return query._replace(text=parsed.words, condition=where, expression=parsed.expression)
 

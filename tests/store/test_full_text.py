@@ -1,0 +1,150 @@
+"""Full text is an organization's own: A2, and what a neighbour may not cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.store import fts5
+from kb_framework.store.documents import add_missing_text
+from kb_framework.store.migrations import index_anew
+from kb_framework.store.store import Store
+
+from .conftest import OTHER, Corpus, open_store
+
+
+@pytest.fixture
+def second(corpus: Corpus) -> Iterator[Store]:
+    """What another process has open."""
+    store = open_store(corpus.path / "kb.sqlite")
+    yield store
+    store.close()
+
+
+def tables(store: Store) -> set[str]:
+    with store.read() as tx:
+        found = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE name GLOB 'chunks_fts*'").scalars()
+        return {name for name in found if name.removeprefix("chunks_fts_").isdigit() or name == "chunks_fts"}
+
+
+def counts(store: Store) -> dict[str, int]:
+    with store.read() as tx:
+        return {owner: tx.backend.count_text(tx.connection, owner) for owner in (DEFAULT_ORGANIZATION, OTHER)}
+
+
+def test_scores_do_not_depend_on_what_a_neighbour_writes(corpus: Corpus) -> None:
+    corpus.add(["zebras run", "zebras sleep in the long grass of the plain", "lions sleep"])
+    before = corpus.text("zebras sleep", side=False)
+
+    corpus.fill(50, organization=OTHER)
+    corpus.add(["zebras zebras zebras", "sleep"], organization=OTHER)
+
+    assert corpus.text("zebras sleep", side=False) == before
+    assert len(before) == 3
+
+
+def test_an_organization_without_chunks_has_no_table_and_finds_nothing(corpus: Corpus) -> None:
+    corpus.add(["zebras"])
+
+    assert len(tables(corpus.store)) == 1
+    assert corpus.text("zebras", side=False, organization=OTHER) == []
+    with corpus.store.read(OTHER) as tx:
+        matching = tx.backend.matches(tx.connection, OTHER, "zebras", sa.literal(1))
+        assert tx.scalar(sa.select(matching)) == 0
+
+
+def test_a_table_whose_first_chunk_is_rolled_back_is_not_there(corpus: Corpus) -> None:
+    with pytest.raises(ZeroDivisionError), corpus.store.write(OTHER) as tx:
+        with tx.savepoint():
+            tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+        raise ZeroDivisionError
+
+    assert tables(corpus.store) == set()
+    corpus.add(["zebras"], organization=OTHER)
+    assert len(corpus.text("zebras", side=False, organization=OTHER)) == 1
+
+
+def test_a_table_that_is_rolled_back_to_a_savepoint_is_made_again(corpus: Corpus) -> None:
+    with corpus.store.write(OTHER) as tx:
+        with pytest.raises(ZeroDivisionError), tx.savepoint():
+            tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "lions")])
+            raise ZeroDivisionError
+        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+
+    assert counts(corpus.store) == {DEFAULT_ORGANIZATION: 0, OTHER: 1}
+
+
+def test_what_others_have_open_sees_a_new_table_after_the_commit_and_not_before(corpus: Corpus, second: Store) -> None:
+    with second.read(OTHER) as before, corpus.store.write(OTHER) as tx:
+        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+        assert before.backend.count_text(before.connection, OTHER) == 0
+
+    with second.read(OTHER) as tx:
+        assert tx.backend.count_text(tx.connection, OTHER) == 1
+    with second.write(OTHER) as tx:
+        tx.backend.add_text(tx.connection, OTHER, [(2, "", "", "lions")])
+    assert counts(corpus.store)[OTHER] == 2
+
+
+def test_what_all_organizations_shared_is_divided_when_it_is_opened(corpus: Corpus) -> None:
+    corpus.add(["zebras run"])
+    corpus.add(["zebras sleep", "lions"], organization=OTHER)
+    with corpus.store.write() as tx:
+        tx.backend.drop_full_text(tx.connection)
+        tx.connection.exec_driver_sql("DROP TABLE full_texts")
+        fts5.create(tx.connection, "chunks_fts")
+        tx.connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks")
+        tx.connection.exec_driver_sql("UPDATE kb_migrations SET version = 2 WHERE plugin = 'full text'")
+    assert tables(corpus.store) == {"chunks_fts"}
+
+    opened = open_store(corpus.path / "kb.sqlite")
+
+    try:
+        assert counts(opened) == {DEFAULT_ORGANIZATION: 1, OTHER: 2}
+        assert tables(opened) == {"chunks_fts_1", "chunks_fts_2"}
+    finally:
+        opened.close()
+
+
+def test_indexing_anew_drops_what_nobody_lists(corpus: Corpus) -> None:
+    corpus.add(["zebras"])
+    corpus.add(["lions"], organization=OTHER)
+    with corpus.store.write() as tx:
+        tx.connection.exec_driver_sql("DELETE FROM full_texts")
+
+    with corpus.store.write() as tx:
+        index_anew(tx)
+
+    assert counts(corpus.store) == {DEFAULT_ORGANIZATION: 1, OTHER: 1}
+    assert tables(corpus.store) == {"chunks_fts_1", "chunks_fts_2"}
+
+
+def test_dropping_one_organization_leaves_the_other_alone(corpus: Corpus) -> None:
+    corpus.add(["zebras"])
+    corpus.add(["zebras"], organization=OTHER)
+
+    with corpus.store.write() as tx:
+        tx.backend.drop_full_text(tx.connection, OTHER)
+
+    assert counts(corpus.store) == {DEFAULT_ORGANIZATION: 1, OTHER: 0}
+    with corpus.store.write() as tx:
+        assert len(add_missing_text(tx, OTHER, 0, 10)) == 1
+        assert add_missing_text(tx, DEFAULT_ORGANIZATION, 0, 10) == []
+
+
+def test_what_is_in_a_neighbours_table_is_stray(corpus: Corpus) -> None:
+    corpus.add(["zebras"])
+    corpus.add(["lions"], organization=OTHER)
+    with corpus.store.write() as tx:
+        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+
+    with corpus.store.write() as tx:
+        removed = (
+            tx.backend.remove_stray_text(tx.connection, OTHER),
+            tx.backend.remove_stray_text(tx.connection, DEFAULT_ORGANIZATION),
+        )
+
+    assert removed == (1, 0)
