@@ -158,8 +158,12 @@ class Backend(Protocol):
         """The vectors of those of the chunks that have one."""
         ...
 
-    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
-        """A chunk's vector, by its number, as part of a query; null where it has none."""
+    def show_vectors(self, connection: sa.Connection, index: str | None) -> None:
+        """Make an index the one that `vector_of` reads, for whoever sees this transaction; None for none."""
+        ...
+
+    def vector_of(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        """A chunk's vector in the index that is shown, by its number, as part of a query; null where it has none."""
         ...
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:

@@ -77,7 +77,14 @@ def create_space(tx: Tx, model: str, dimensions: int, *, active: bool = True, su
         )
     )
     tx.backend.create_vectors(tx.connection, space.index_name, dimensions)
+    show_active_space(tx)
     return space
+
+
+def show_active_space(tx: Tx) -> None:
+    """Let `vector_of` read from the active space, whoever asks: it changes in the transaction in which the space does."""
+    space = active_space(tx)
+    tx.backend.show_vectors(tx.connection, space.index_name if space else None)
 
 
 def spaces_being_built(tx: Tx) -> list[Space]:
@@ -92,11 +99,13 @@ def activate_space(tx: Tx, space: Space) -> None:
     if former and former != space:
         drop_space(tx, former)
     tx.execute(sa.update(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name).values(active=True))
+    show_active_space(tx)
     tx.corpus_changed(everywhere=True)
 
 
 def drop_space(tx: Tx, space: Space) -> None:
     tx.execute(sa.delete(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name))
+    show_active_space(tx)
     tx.backend.drop_vectors(tx.connection, space.index_name)
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
 from kb_framework.store import limits, tables
-from kb_framework.store.documents import add_missing_text
+from kb_framework.store.documents import add_missing_text, show_active_space
 from kb_framework.store.side import tables as side
 from kb_framework.store.text import ANALYSIS
 
@@ -62,6 +62,7 @@ HOST_MIGRATIONS: list[Step] = [
     (2, "limits", create_limits),
     (3, "side index", create_side_index),
     (4, "access", create_access),
+    (5, "active vectors", show_active_space),
 ]
 
 

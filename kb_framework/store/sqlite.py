@@ -342,9 +342,14 @@ class SqliteBackend:
             found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in rows})
         return found
 
-    def vector_of(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
-        table = sa.table(index, sa.column("rowid"), sa.column("embedding", sa.LargeBinary))
-        return sa.select(table.c.embedding).where(table.c.rowid == chunk).scalar_subquery()
+    def show_vectors(self, connection: sa.Connection, index: str | None) -> None:
+        # A view: a query needs no other one to learn the table's name, and can never know a former one.
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {_shown.name}")
+        rows = f"SELECT rowid, embedding FROM {index}" if index else "SELECT NULL, NULL WHERE FALSE"
+        connection.exec_driver_sql(f"CREATE VIEW {_shown.name}(seq, embedding) AS {rows}")
+
+    def vector_of(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
+        return sa.select(_shown.c.embedding).where(_shown.c.seq == chunk).scalar_subquery()
 
     def remove_stray_vectors(self, connection: sa.Connection, index: str) -> int:
         known = f"SELECT 1 FROM chunks WHERE chunks.seq = {index}_rowids.rowid"
@@ -463,3 +468,5 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
         "check the disk and its quota, then run kb doctor",
     ),
 }
+
+_shown = sa.table("active_vectors", sa.column("seq"), sa.column("embedding", sa.LargeBinary))

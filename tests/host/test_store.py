@@ -177,6 +177,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("host", 2),
             ("host", 3),
             ("host", 4),
+            ("host", 5),
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),

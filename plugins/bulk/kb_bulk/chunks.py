@@ -13,7 +13,6 @@ from kb_framework.api import Actor, Selection
 from kb_framework.errors import InvalidRequest, InvalidUuid
 from kb_framework.plugins import Plugins
 from kb_framework.store.chunks import chunk_columns, has_id, readable
-from kb_framework.store.documents import active_space
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents, typed_jobs
 from kb_framework.validation import is_chunk_id
@@ -51,9 +50,7 @@ class ChunksService:
             source = source.outerjoin(typed_jobs, typed_jobs.c.uuid == chunks.c.job_id)
             columns += [typed_jobs.c[column].label(f"source_{name}") for name, column in _SOURCE.items()]
         if wanted.include_embeddings:
-            space = active_space(tx)
-            vector = tx.backend.vector_of(space.index_name, chunks.c.seq) if space else sa.null()
-            columns.append(vector.label("embedding"))
+            columns.append(tx.backend.vector_of(chunks.c.seq).label("embedding"))
         visible = self._plugins.narrow_selection(Selection({}), actor, "read", tx)
         return sa.select(*columns).select_from(source).where(tx.owns(chunks), *visible, *readable(self._plugins, actor, tx))
 
