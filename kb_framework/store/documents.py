@@ -6,7 +6,8 @@ import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -38,10 +39,6 @@ class Space:
 _INSERT_DOCUMENT = sa.insert(documents)
 _INSERT_TAGS = sa.insert(document_tags)
 _INSERT_CHUNKS = sa.insert(chunks)
-_NUMBERS = sa.select(chunks.c.id, chunks.c.seq).where(
-    chunks.c.document_id == sa.bindparam("document"),
-    chunks.c.chunk_index.between(sa.bindparam("first"), sa.bindparam("last")),
-)
 _ACTIVE_SPACE = sa.select(embedding_spaces.c.model, embedding_spaces.c.dimensions, embedding_spaces.c.index_name).where(
     embedding_spaces.c.active
 )
@@ -109,6 +106,16 @@ def drop_space(tx: Tx, space: Space) -> None:
     tx.backend.drop_vectors(tx.connection, space.index_name)
 
 
+class Content(NamedTuple):
+    """New chunks of a document, each with its place in it; `vectors` are by content hash."""
+
+    document_id: int
+    title: str
+    pieces: Sequence[tuple[int, ChunkText]]
+    job_id: str
+    vectors: Mapping[str, bytes]
+
+
 def insert_document(
     tx: Tx,
     values: dict[str, Any],
@@ -119,14 +126,20 @@ def insert_document(
     space: Space | None,
 ) -> int:
     """Add a document with its chunks; `values` are columns of `documents`, `vectors` are by content hash."""
+    document_id = insert_empty(tx, values, tags, len(pieces))
+    insert_chunks(tx, [Content(document_id, values["title"], list(enumerate(pieces)), job_id, vectors)], space)
+    return document_id
+
+
+def insert_empty(tx: Tx, values: dict[str, Any], tags: Iterable[str], chunk_count: int) -> int:
+    """Add a document; its chunks are to follow in the same transaction."""
     time = now()
-    row = {**values, "organization_id": tx.organization_id, "chunk_count": len(pieces), "created_at": time}
+    row = {**values, "organization_id": tx.organization_id, "chunk_count": chunk_count, "created_at": time}
     inserted = tx.execute(_INSERT_DOCUMENT, {**row, "updated_at": time, "indexed_at": time})
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
     owner = {"organization_id": tx.organization_id, "document_id": document_id}
     if links := [{**owner, "tag": tag} for tag in dict.fromkeys(tags)]:
         tx.execute(_INSERT_TAGS, links)
-    _insert_chunks(tx, document_id, values["title"], list(enumerate(pieces)), job_id, vectors, space)
     return document_id
 
 
@@ -163,7 +176,7 @@ def replace_content(
         values_now = {"chunk_index": index, "metadata": dict(piece.metadata)}
         tx.execute(sa.update(chunks).where(chunks.c.seq == number).values(values_now))
     _add_text(tx, values["title"], [(number, piece) for number, _, piece in kept])
-    _insert_chunks(tx, document_id, values["title"], new, job_id, vectors, space)
+    insert_chunks(tx, [Content(document_id, values["title"], new, job_id, vectors)], space)
     row = {**values, "chunk_count": len(pieces), "updated_at": now(), "indexed_at": now()}
     tx.execute(sa.update(documents).where(documents.c.id == document_id).values(row))
 
@@ -172,49 +185,45 @@ def vector_indexes(tx: Tx) -> list[str]:
     return list(tx.connection.scalars(sa.select(embedding_spaces.c.index_name)))
 
 
-def _insert_chunks(
-    tx: Tx,
-    document_id: int,
-    title: str,
-    pieces: Sequence[tuple[int, ChunkText]],
-    job_id: str,
-    vectors: Mapping[str, bytes],
-    space: Space | None,
-) -> None:
-    """Add chunks at their places in the document, with full text and vectors."""
+def insert_chunks(tx: Tx, contents: Iterable[Content], space: Space | None) -> None:
+    """Add chunks of several documents, with full text and vectors."""
+    every = ((content, index, piece) for content in contents for index, piece in content.pieces)
+    while part := list(islice(every, _SLICE)):
+        _insert_slice(tx, part, space)
+
+
+def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText]], space: Space | None) -> None:
     time = now()
-    for start in range(0, len(pieces), _SLICE):
-        part = pieces[start : start + _SLICE]
-        rows = [
-            {
-                "id": str(uuid.uuid4()),
-                "organization_id": tx.organization_id,
-                "document_id": document_id,
-                "job_id": job_id,
-                "chunk_index": index,
-                "content": piece.content,
-                "content_hash": content_hash(piece.content),
-                "metadata": dict(piece.metadata),
-                "created_at": time,
-            }
-            for index, piece in part
+    rows = [
+        {
+            "id": str(uuid.uuid4()),
+            "organization_id": tx.organization_id,
+            "document_id": content.document_id,
+            "job_id": content.job_id,
+            "chunk_index": index,
+            "content": piece.content,
+            "content_hash": content_hash(piece.content),
+            "metadata": dict(piece.metadata),
+            "created_at": time,
+        }
+        for content, index, piece in part
+    ]
+    tx.execute(_INSERT_CHUNKS, rows)
+    numbers = _numbers(tx, rows)
+    texts = [_text_row(number, content.title, piece) for number, (content, _, piece) in zip(numbers, part, strict=True)]
+    tx.backend.add_text(tx.connection, tx.organization_id, texts)
+    if space is not None:
+        embedded = [
+            (number, content.vectors[row["content_hash"]])
+            for number, row, (content, _, _) in zip(numbers, rows, part, strict=True)
+            if row["content_hash"] in content.vectors
         ]
-        tx.execute(_INSERT_CHUNKS, rows)
-        numbers = _numbers(tx, document_id, rows)
-        _add_text(tx, title, [(number, piece) for number, (_, piece) in zip(numbers, part, strict=True)])
-        if space is not None:
-            embedded = [
-                (number, vectors[row["content_hash"]])
-                for number, row in zip(numbers, rows, strict=True)
-                if row["content_hash"] in vectors
-            ]
-            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
+        tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
 
 
-def _numbers(tx: Tx, document_id: int, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+def _numbers(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """The numbers that the rows were given, in their order."""
-    first, last = rows[0]["chunk_index"], rows[-1]["chunk_index"]
-    found = tx.execute(_NUMBERS, {"document": document_id, "first": first, "last": last})
+    found = tx.execute(sa.select(chunks.c.id, chunks.c.seq).where(among(chunks.c.id, [row["id"] for row in rows])))
     by_id = {row[0]: row[1] for row in found}
     return [by_id[row["id"]] for row in rows]
 

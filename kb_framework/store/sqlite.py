@@ -35,6 +35,8 @@ dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 log = logging.getLogger("kb.store")
 
 _READERS = 8
+# Kibibytes of the file that a connection keeps in memory. The system keeps the rest, once for all of them.
+_CACHE = 16_384
 # How many instructions of its machine SQLite executes between two looks at the clock.
 _STEPS = 10_000
 # More chunks than anybody waits for.
@@ -83,7 +85,9 @@ class SqliteBackend:
         arguments = {"timeout": busy_timeout, "check_same_thread": False}
         # A pool of one is the in-process lock: writers queue here instead of fighting over the file.
         self.writer = sa.create_engine(url, pool_size=1, max_overflow=0, connect_args=arguments, **options)
-        self.reader = sa.create_engine(url, pool_size=_READERS, max_overflow=_READERS, connect_args=arguments, **options)
+        # The connection that was used last comes first: each that is used fills a cache of its own.
+        readers = {**options, "pool_use_lifo": True, "pool_size": _READERS, "max_overflow": _READERS}
+        self.reader = sa.create_engine(url, connect_args=arguments, **readers)
         event.listen(self.writer, "connect", self._set_up_writer)
         event.listen(self.reader, "connect", self._set_up_reader)
         event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -93,7 +97,7 @@ class SqliteBackend:
         # Transactions are begun by the listeners above, not by the driver.
         connection.isolation_level = None
         self._load_vectors(connection)
-        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-65536"):
+        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", f"cache_size=-{_CACHE}"):
             connection.execute(f"PRAGMA {pragma}")
 
     def _set_up_writer(self, connection: Any, _: Any) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from kb_framework.store.side.arrays import Array, ArrayWriter, open_arrays, ranges
 
-# Postings that are merged at once; eight times as many bytes and more are needed meanwhile.
-_AT_ONCE = 4_000_000
+# Postings that are merged at once, about: a hundred times as many bytes are needed meanwhile.
+_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def merge_text(writer: ArrayWriter, pairs: Sequence[tuple[TextBlock, Array]]) ->
         mapped[keep] = new_rows[begin : begin + count]
         maps.append(mapped)
         begin += count
-    parts = max(1, sum(len(block.ids) for block in blocks) // _AT_ONCE)
+    parts = 1 + sum(len(block.ids) for block in blocks) // _AT_ONCE
     edges = [(part << 64) // parts for part in range(parts)]
     end = 0
     for number, low in enumerate(edges):

@@ -10,7 +10,7 @@ from collections import Counter
 from kb_framework.store.text import is_unspaced, query_terms
 
 
-@functools.lru_cache(maxsize=1 << 18)
+@functools.lru_cache(maxsize=1 << 16)
 def key(term: str) -> int:
     """A term as 64 bits: among a million terms two are the same with a chance of 1 in 36 million."""
     return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

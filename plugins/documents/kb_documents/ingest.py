@@ -33,8 +33,9 @@ from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.documents import Space, insert_document, release_files, replace_content
+from kb_framework.store.documents import Content, Space, insert_chunks, insert_empty, release_files, replace_content
 from kb_framework.store.jobs import insert_job
+from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents, file_removals, now
 
@@ -67,7 +68,6 @@ _FORGET_SOURCE = sa.delete(sources).where(
     sources.c.organization_id == sa.bindparam("owner"), sources.c.source == sa.bindparam("place")
 )
 _INSERT_SOURCE = sa.insert(sources)
-_KEEP_FILE = sa.delete(file_removals).where(file_removals.c.key == sa.bindparam("stored"))
 
 
 class Outcome(NamedTuple):
@@ -97,6 +97,8 @@ class _Item:
     outcome: Outcome | None = None
     key: str = ""
     staged: Path | None = None
+    # The chunks of a document that was just added, still to be written.
+    content: Content | None = None
     # Whether files inside it are still to be added.
     holds_files: bool = False
 
@@ -244,7 +246,9 @@ class Ingest:
         """Write files; for each the id of the document that it changes instead, if so."""
         try:
             with self._store.write(items[0].incoming.actor.organization_id) as tx:
-                return [self._settle_one(tx, item) for item in items]
+                changed = [self._settle_one(tx, item) for item in items]
+                self._fill(tx, [item for item in items if item.content])
+                return changed
         except Exception as error:
             for item in items:
                 item.outcome = None
@@ -268,7 +272,7 @@ class Ingest:
     def _settle_one(self, tx: Tx, item: _Item) -> int | None:
         """Write one file, unless it changes a document that is there."""
         incoming, ready = item.incoming, item.ready
-        item.outcome = None
+        item.outcome = item.content = None
         item.holds_files = ready is not None and bool(ready.extracted.attachments)
         if item.error:
             item.error.details["job_id"] = self._job(tx, incoming, status="failed", error=item.error.message)
@@ -300,13 +304,21 @@ class Ingest:
         }
         tags = [*extracted.tags, *fields.tags]
         job = str(uuid.uuid4())
-        document_id = insert_document(tx, values, tags, ready.pieces, job, ready.vectors, self._space(tx, ready))
+        document_id = insert_empty(tx, values, tags, len(ready.pieces))
+        item.content = Content(document_id, ready.title, list(enumerate(ready.pieces)), job, ready.vectors)
         job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
-        added = sa.select(documents.c.id).where(documents.c.id == document_id)
-        self._plugins.documents_changed(Changes("added", incoming.actor, added, 1), tx)
-        self._publish(tx, item)
         return Outcome(document_id, job_id, "added")
+
+    def _fill(self, tx: Tx, items: Sequence[_Item]) -> None:
+        """What new documents have besides their rows, written for all of them together."""
+        contents = [item.content for item in items if item.content]
+        if not contents:
+            return
+        insert_chunks(tx, contents, self._space(tx, any(content.vectors for content in contents)))
+        added = sa.select(documents.c.id).where(among(documents.c.id, [content.document_id for content in contents]))
+        self._plugins.documents_changed(Changes("added", items[0].incoming.actor, added, len(contents)), tx)
+        self._publish(tx, items)
 
     def _replace(self, document_id: int, item: _Item) -> None:
         operation = Replace(self, item)
@@ -344,17 +356,18 @@ class Ingest:
         if old.file != item.key:
             release_files(tx, sa.select(documents.c.id).where(documents.c.id == document_id))
         job = str(uuid.uuid4())
-        replace_content(tx, document_id, values, ready.pieces, job, ready.vectors, self._space(tx, ready))
+        replace_content(tx, document_id, values, ready.pieces, job, ready.vectors, self._space(tx, bool(ready.vectors)))
         job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
-        self._publish(tx, item)
+        self._publish(tx, [item])
         return job_id
 
-    def _publish(self, tx: Tx, item: _Item) -> None:
+    def _publish(self, tx: Tx, items: Sequence[_Item]) -> None:
         """Last, when nothing but the commit can fail any more."""
-        tx.execute(_KEEP_FILE, {"stored": item.key})
-        assert item.staged is not None
-        self._files.publish(item.key, item.staged)
+        tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, {item.key for item in items})))
+        for item in items:
+            assert item.staged is not None
+            self._files.publish(item.key, item.staged)
 
     def _job(self, tx: Tx, incoming: Incoming, *, status: str = "done", **values: Any) -> int:
         failed = int(status == "failed")
@@ -364,9 +377,9 @@ class Ingest:
             tx, incoming.actor, "ingest", status=status, filename=named, created_at=incoming.started, **counts, **values
         )
 
-    def _space(self, tx: Tx, ready: Ready) -> Space | None:
+    def _space(self, tx: Tx, has_vectors: bool) -> Space | None:
         try:
-            return self._embedding.space_for_writing(tx) if ready.vectors else None
+            return self._embedding.space_for_writing(tx) if has_vectors else None
         except EmbedderUnavailable:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             return None

@@ -85,9 +85,13 @@ def _record_gone(tx: Tx, actor: Actor, kind: str) -> None:
 
 def bring_back(tx: Tx, actor: Actor, new: sa.ColumnElement[bool]) -> None:
     """Curate new chunks as their text was; what a chunk already says about itself stays."""
-    waiting = sa.select(left_over.c.content_hash).where(tx.owns(left_over))
+    # Most often nothing waits, and then nothing is looked for.
+    if tx.scalar(sa.select(left_over.c.seq).where(tx.owns(left_over)).limit(1)) is None:
+        return
+    # By the document alone: asked for an organization's chunks as well, the engine would look through all of them.
+    waiting = sa.exists().where(tx.owns(left_over), left_over.c.content_hash == curated.c.content_hash)
     query = sa.select(curated.c.seq, curated.c.content_hash, *(curated.c[name] for name in events.CURATION))
-    found = tx.rows(query.where(tx.owns(curated), new, curated.c.content_hash.in_(waiting)).order_by(curated.c.seq))
+    found = sorted(tx.rows(query.where(new, waiting)), key=lambda row: row["seq"])
     if not found:
         return
     hashes = {row["content_hash"] for row in found}

@@ -1,0 +1,73 @@
+"""What adding a document costs must not grow with what is there: judged by the engine's own plans, not by a clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kb_knowledge.mutations import Reclassify
+from sqlalchemy import event
+
+from kb_framework.api import Actor
+from kb_framework.app import KB, open_kb
+
+# Steps of a plan that look through all the documents or chunks of an organization, or of everybody.
+WALK = re.compile(r"SCAN (chunks|documents|sources)\b|SEARCH (chunks|documents|sources) .*\(organization_id=\?\)$")
+
+
+@pytest.fixture
+def kb(kb_home: Path) -> Iterator[KB]:
+    opened = open_kb()
+    yield opened
+    opened.close()
+
+
+def add(kb: KB, name: str, text: str) -> int:
+    fields = {"source": f"/home/{name}", "path": name}
+    (added,) = kb.services["documents"].add_files([(text.encode(), name, fields)], Actor())
+    assert added.response, added.error
+    return added.response.document.id
+
+
+def walks(kb: KB, seen: list[tuple[str, Any]]) -> list[str]:
+    """Statements that look through more than the document they are about."""
+    found = []
+    with kb.store.read() as tx:
+        for statement, values in seen:
+            if statement.lstrip().upper().startswith(("SELECT", "DELETE", "UPDATE")):
+                given = values[0] if isinstance(values, list) else values
+                plan = tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+                found += [f"{row[3]}: {statement}" for row in plan if WALK.match(row[3])]
+    return found
+
+
+def test_adding_a_document_looks_through_no_other_documents_chunks(kb: KB) -> None:
+    chunk = kb.services["documents"].chunks(add(kb, "old.md", "curated text"), Actor())[0]
+    kb.services["knowledge"].change(chunk["id"], Reclassify(chunk_kind="example"), Actor())
+    add(kb, "old.md", "another text, so that curation waits for its own to come back")
+    seen: list[tuple[str, Any]] = []
+    for engine in (kb.store.backend.reader, kb.store.backend.writer):
+        event.listen(engine, "before_cursor_execute", lambda *a: seen.append((a[2], a[3])))
+
+    add(kb, "new.md", "# New\n\na text of its own")
+
+    assert walks(kb, seen) == []
+
+
+def test_documents_are_written_by_statements_for_all_of_them(kb: KB) -> None:
+    def count(files: int) -> int:
+        seen: list[str] = []
+        listener = lambda *a: seen.append(a[2])  # noqa: E731 - it is taken away again
+        event.listen(kb.store.backend.writer, "before_cursor_execute", listener)
+        several = [(f"# {files} {i}\n\ntext {i}".encode(), f"{i}.md", {"source": f"/{files}/{i}.md"}) for i in range(files)]
+        assert all(item.response for item in kb.services["documents"].add_files(several, Actor()))
+        event.remove(kb.store.backend.writer, "before_cursor_execute", listener)
+        return len(seen)
+
+    few = count(1)
+    many = count(8)
+
+    assert (many - few) / 7 <= 6, (few, many)
