@@ -383,3 +383,26 @@ def test_k3_the_same_by_command(kb_home: Path, here: Run) -> None:
     gone = here("chunks", "delete", number, "--yes", "--json", KB_KNOWLEDGE_HARD_DELETE="1")
     assert json.loads(gone.stdout) == {"chunk_id": number, "deleted": True}
     assert here("chunks", "show", number).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "command", [("deactivate",), ("activate",), ("reclassify", "--kind", "quote"), ("set-policy", "--policy", "never_generate")]
+)
+def test_k3_of_several_chunks_one_that_is_not_there_fails_alone(kb_home: Path, here: Run, command: tuple[str, ...]) -> None:
+    for text in ("tides", "winds"):
+        here("note", f"words about {text}")
+    first, second = (chunk["id"] for chunk in json.loads(here("chunks", "list", "--json").stdout)["data"])
+    unknown = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    verb, *options = command
+
+    done = here("chunks", verb, first, unknown, "no id", second, *options)
+
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [first, second]
+    assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [unknown, "no id"]
+    again = here("chunks", verb, first, unknown, second, *options, "--json")
+    assert again.returncode == 1
+    told = json.loads(again.stdout)
+    assert [(item["id"], item["changed"]) for item in told["changed"]] == [(first, False), (second, False)]
+    assert [item["chunk_id"] for item in told["failed"]] == [unknown]
+    assert here("chunks", verb, unknown, *options).returncode == 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from kb_framework.console import Cli, pairs
-from kb_framework.errors import ConfigInvalid
+from kb_framework.errors import ConfigInvalid, EngineError
 from kb_knowledge.conditions import Kind, Policy, Status
 from kb_knowledge.models import EventType
 
@@ -79,7 +80,7 @@ def show(chunk_id: str, *, cli: Cli) -> None:
     cli.result(found, "\n\n".join(part for part in (pairs(about), found["content"], log) if part))
 
 
-def deactivate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> None:
+def deactivate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> int:
     """Take chunks out of every search.
 
     Parameters
@@ -89,10 +90,10 @@ def deactivate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> Non
     reason
         Why, for the log.
     """
-    _change(cli, [cli.engine.deactivate_chunk(chunk_id, reason=reason) for chunk_id in _some(chunk_ids)], "inactive")
+    return _change(cli, chunk_ids, lambda chunk_id: cli.engine.deactivate_chunk(chunk_id, reason=reason), "inactive")
 
 
-def activate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> None:
+def activate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> int:
     """Let chunks be found again.
 
     Parameters
@@ -102,10 +103,10 @@ def activate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> None:
     reason
         Why, for the log.
     """
-    _change(cli, [cli.engine.activate_chunk(chunk_id, reason=reason) for chunk_id in _some(chunk_ids)], "active")
+    return _change(cli, chunk_ids, lambda chunk_id: cli.engine.activate_chunk(chunk_id, reason=reason), "active")
 
 
-def reclassify(chunk_ids: Ids, /, *, kind: Kind, reason: str | None = None, cli: Cli) -> None:
+def reclassify(chunk_ids: Ids, /, *, kind: Kind, reason: str | None = None, cli: Cli) -> int:
     """Say what chunks are.
 
     Parameters
@@ -117,10 +118,10 @@ def reclassify(chunk_ids: Ids, /, *, kind: Kind, reason: str | None = None, cli:
     reason
         Why, for the log.
     """
-    _change(cli, [cli.engine.reclassify_chunk(chunk_id, kind, reason=reason) for chunk_id in _some(chunk_ids)], kind)
+    return _change(cli, chunk_ids, lambda chunk_id: cli.engine.reclassify_chunk(chunk_id, kind, reason=reason), kind)
 
 
-def set_policy(chunk_ids: Ids, /, *, policy: Policy, reason: str | None = None, cli: Cli) -> None:
+def set_policy(chunk_ids: Ids, /, *, policy: Policy, reason: str | None = None, cli: Cli) -> int:
     """Say what chunks may be used for.
 
     Parameters
@@ -132,18 +133,35 @@ def set_policy(chunk_ids: Ids, /, *, policy: Policy, reason: str | None = None, 
     reason
         Why, for the log.
     """
-    _change(cli, [cli.engine.set_chunk_policy(chunk_id, policy, reason=reason) for chunk_id in _some(chunk_ids)], policy)
+    return _change(cli, chunk_ids, lambda chunk_id: cli.engine.set_chunk_policy(chunk_id, policy, reason=reason), policy)
 
 
-def _some(chunk_ids: list[str]) -> list[str]:
+def _change(cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, Any]], state: str) -> int:
+    """Each by itself: what cannot be changed is told, and keeps no other from it."""
     if not chunk_ids:
         raise ConfigInvalid("give at least one chunk's id")
-    return chunk_ids
+    if len(chunk_ids) == 1:
+        found = change(chunk_ids[0])
+        cli.result(found, _told(found, state))
+        return 0
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
+    for chunk_id in chunk_ids:
+        try:
+            done.append(change(chunk_id))
+        except EngineError as error:
+            if error.http_status >= 500:
+                raise
+            failed.append({"chunk_id": chunk_id, "error": error.message})
+            if not cli.json:
+                cli.say(f"kb: {chunk_id}: {error.message}")
+    if cli.json or done:
+        cli.result({"changed": done, "failed": failed}, "\n".join(_told(item, state) for item in done))
+    return 1 if failed else 0
 
 
-def _change(cli: Cli, found: list[dict[str, Any]], state: str) -> None:
-    lines = [f"{item['id']} {'is' if item['changed'] else 'was already'} {state}" for item in found]
-    cli.result(found if len(found) > 1 else found[0], "\n".join(lines))
+def _told(chunk: dict[str, Any], state: str) -> str:
+    return f"{chunk['id']} {'is' if chunk['changed'] else 'was already'} {state}"
 
 
 def delete(
