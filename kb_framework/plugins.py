@@ -193,13 +193,7 @@ class Plugins:
     # Loading
 
     def _load(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint]) -> None:
-        for entry_point in sorted(entry_points, key=_load_order):
-            distribution = entry_point.dist
-            info = PluginInfo(
-                entry_point.name,
-                distribution.name if distribution else "unknown",
-                distribution.version if distribution else "unknown",
-            )
+        for info, entry_point in _in_order(entry_points):
             self.infos.append(info)
             if {info.name, f"{info.distribution}:{info.name}"} & bootstrap.disabled_plugins:
                 info.state = "disabled"
@@ -448,8 +442,26 @@ def _found() -> Iterable[importlib.metadata.EntryPoint]:
     return importlib.metadata.entry_points(group=hookspecs.PROJECT)
 
 
-def _load_order(entry_point: importlib.metadata.EntryPoint) -> tuple[bool, str, str]:
-    # Install order never matters. On a clash the plugin that arrives second fails, and a stranger must not be able to
-    # knock out one that ships with the host.
-    distribution = entry_point.dist.name if entry_point.dist else ""
-    return (distribution != HOST_DISTRIBUTION, entry_point.name, distribution)
+def _in_order(
+    entry_points: Iterable[importlib.metadata.EntryPoint],
+) -> list[tuple[PluginInfo, importlib.metadata.EntryPoint]]:
+    """Plugins as found, in the order of loading, which is never that of installing.
+
+    On a clash the plugin that arrives second fails, and a stranger must not be able to knock out one that ships with the host.
+    """
+    # A distribution reads its whole metadata, README and all, each time that it is asked for its name.
+    known: dict[int, tuple[str, str]] = {}
+    found = []
+    for entry_point in entry_points:
+        distribution = entry_point.dist
+        if id(distribution) not in known:
+            known[id(distribution)] = _name_and_version(distribution)
+        found.append((PluginInfo(entry_point.name, *known[id(distribution)]), entry_point))
+    return sorted(found, key=lambda pair: (pair[0].distribution != HOST_DISTRIBUTION, pair[0].name, pair[0].distribution))
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution | None) -> tuple[str, str]:
+    if distribution is None:
+        return "unknown", "unknown"
+    metadata = distribution.metadata
+    return metadata["Name"], metadata["Version"]
