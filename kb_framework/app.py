@@ -12,7 +12,7 @@ from kb_framework.api import resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
 from kb_framework.errors import KBError, StoreUnusable
-from kb_framework.files import Files
+from kb_framework.files import open_files
 from kb_framework.generation import Generation
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
@@ -85,7 +85,7 @@ class KB:
         self.store = store
         self.access = Access(store, plugins)
         self.services = Services(self)
-        self.files = Files(settings.host.data_dir / "files")
+        self.files = open_files(settings.host.files_url, settings.host.data_dir)
         self.embedding = Embedding(store, plugins, settings.host, self.build)
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)

@@ -228,6 +228,12 @@ class DiskFull(StoreUnusable):
     http_status = 507
 
 
+class FilesUnreachable(StoreUnusable):
+    """The storage of files does not answer, or refuses; nothing was changed."""
+
+    code = "files_unreachable"
+
+
 def disk_trouble(error: OSError) -> KBError | None:
     """What an error of the operating system says of the disk, for a person; None where it is about something else."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

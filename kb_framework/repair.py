@@ -148,6 +148,8 @@ class Repair:
 
     def _stored_files(self) -> list[str]:
         done = []
+        if self._files.is_pinned():
+            return ["stored files are left alone while somebody exports or backs up: repair again afterwards"]
         # Under the write lock: a file is published inside the transaction that refers to it.
         with self._store.write() as tx:
             waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,13 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _without_credentials(value: Any) -> Any:
+    """An address is shown and logged, so whoever puts a password in it is told, without repeating it."""
+    if isinstance(value, str) and "@" in value:
+        raise ValueError("holds credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+    return value
+
+
 WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
 Number = Annotated[float, BeforeValidator(_number)]
 
@@ -68,6 +76,9 @@ class Section(BaseSettings):
 
 class HostSettings(Section):
     data_dir: Path = Field(default_factory=default_data_dir, description="Holds everything: database, files, keys.")
+    files_url: Annotated[str | None, BeforeValidator(_without_credentials)] = Field(
+        None, description="Where files are stored, s3://BUCKET/PREFIX?endpoint=URL; by default in the data folder."
+    )
     config_file: Path | None = Field(None, description="The TOML file; by default kb.toml in the data folder.")
     engine_url: str | None = Field(None, description="Use the engine at this address instead of one in this process.")
     api_key: SecretStr | None = Field(None, description="The key to send to that engine.")
@@ -174,7 +185,7 @@ def _load(
         first = error.errors()[0]
         name = str(first["loc"][0])
         reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        shown_value = "'***'" if "Secret" in str(model.model_fields[name].annotation) else repr(values.get(name))
+        shown_value = _shown(model.model_fields[name], values.get(name))
         raise ConfigInvalid(
             f"{prefix}{name.upper()} is {shown_value} ({origins.get(name, 'default')}): {reason}; "
             f"allowed: {allowed_values(model.model_fields[name])}"
@@ -184,6 +195,13 @@ def _load(
         for name, info in model.model_fields.items()
     ]
     return loaded, shown
+
+
+def _shown(info: FieldInfo, value: Any) -> str:
+    """A value as an error may show it."""
+    if "Secret" in str(info.annotation):
+        return "'***'"
+    return repr(re.sub(r"(?<=//)[^/]*(?=@)", "***", value) if isinstance(value, str) else value)
 
 
 def allowed_values(info: FieldInfo) -> str:

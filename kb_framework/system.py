@@ -15,7 +15,7 @@ from sqlalchemy import exc
 from kb_framework import __version__
 from kb_framework.api import PUBLIC, Actor
 from kb_framework.app import KB
-from kb_framework.errors import KBError, NotFound, error_codes
+from kb_framework.errors import KBError, NotFound, StoreUnusable, error_codes
 from kb_framework.languages import advise, count_languages
 from kb_framework.repair import Repair
 from kb_framework.store.documents import active_space
@@ -215,7 +215,10 @@ class SystemService:
             return [_check("side index", "error", str(error))]
 
     def _check_files(self) -> list[dict[str, Any]]:
-        stored = self._kb.files.keys()
+        try:
+            stored = self._kb.files.keys()
+        except StoreUnusable as error:
+            return [_check("files", "error", f"{error.message}: {error.hint}")]
         with self._kb.store.read() as tx:
             wanted = set(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None))))
             waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))

@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
@@ -29,7 +29,7 @@ from kb_framework.errors import (
     PayloadTooLarge,
     StoreUnusable,
 )
-from kb_framework.files import Files
+from kb_framework.files import Files, Staged
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -95,12 +95,16 @@ class _Item:
     ready: Ready | None = None
     error: KBError | None = None
     outcome: Outcome | None = None
-    key: str = ""
-    staged: Path | None = None
+    staged: Staged | None = None
     # The chunks of a document that was just added, still to be written.
     content: Content | None = None
     # Whether files inside it are still to be added.
     holds_files: bool = False
+
+    @property
+    def key(self) -> str:
+        assert self.staged is not None
+        return self.staged.key
 
 
 class Ingest:
@@ -222,13 +226,13 @@ class Ingest:
         finally:
             for item in items:
                 if item.staged:
-                    item.staged.unlink(missing_ok=True)
-                if item.key and item.outcome is None:
-                    self._take_back(item.key)
+                    self._files.discard(item.staged)
+                    if item.outcome is None:
+                        self._take_back(item.staged.key)
 
     def _stage(self, item: _Item) -> None:
         try:
-            item.key, item.staged = self._files.stage(item.incoming.data)
+            item.staged = self._files.stage(item.incoming.data)
         except StoreUnusable as error:
             item.ready, item.error = None, error
 
@@ -237,7 +241,10 @@ class Ingest:
         try:
             # Under the write lock, as whenever a file goes: nobody else is about to refer to it.
             with self._store.write() as tx:
-                if tx.scalar(sa.select(documents.c.id).where(documents.c.file == key).limit(1)) is None:
+                used = sa.select(documents.c.id).where(documents.c.file == key).limit(1)
+                # What waits to be removed has its own time.
+                waits = sa.select(file_removals.c.key).where(file_removals.c.key == key)
+                if tx.scalar(used) is None and tx.scalar(waits) is None:
                     self._files.remove(key)
         except (Busy, StoreUnusable, OSError) as error:
             log.error("a file that belongs to no document could not be removed: %s: %s", key, error)
@@ -367,7 +374,7 @@ class Ingest:
         tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, {item.key for item in items})))
         for item in items:
             assert item.staged is not None
-            self._files.publish(item.key, item.staged)
+            self._files.publish(item.staged)
 
     def _job(self, tx: Tx, incoming: Incoming, *, status: str = "done", **values: Any) -> int:
         failed = int(status == "failed")

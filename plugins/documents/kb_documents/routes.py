@@ -6,13 +6,14 @@ import json
 import mimetypes
 from collections.abc import Iterator
 from typing import Annotated, Any
+from urllib.parse import quote
 from uuid import UUID
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, MultipartBody, QueryParameter, RawBody
-from litestar.response import File
+from litestar.response import Stream
 from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED
 from pydantic import BaseModel, ConfigDict
 
@@ -160,16 +161,17 @@ def get_chunks(
     media_type="application/octet-stream",
     opt={"permission": "documents.read"},
 )
-def get_file(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> File:
+def get_file(document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]) -> Stream:
     """The stored file, as it came."""
-    path, name = documents.file(document_id, actor)
+    file = documents.file(document_id, actor)
     # Always a download, never rendered: a stored page must not run in this origin.
-    return File(
-        path,
-        filename=name,
-        content_disposition_type="attachment",
-        media_type=mimetypes.guess_type(name)[0] or "application/octet-stream",
+    return Stream(
+        file.parts,
+        media_type=mimetypes.guess_type(file.name)[0] or "application/octet-stream",
         headers={
+            "Content-Disposition": f"attachment; filename*=utf-8''{quote(file.name, safe='')}",
+            "Content-Length": str(file.size),
+            "ETag": f'"{file.digest}"',
             "X-Content-Type-Options": "nosniff",
             "Content-Security-Policy": "sandbox; default-src 'none'",
         },

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -35,6 +36,13 @@ SORTS = ("id", "title", "created_at", "updated_at", "bytes", "doc_type")
 _SWEEP = 500
 
 
+class StoredFile(NamedTuple):
+    name: str
+    size: int
+    digest: str
+    parts: Iterator[bytes]
+
+
 class DocumentsService:
     def __init__(
         self,
@@ -50,8 +58,8 @@ class DocumentsService:
         self._plugins = plugins
         self._mutation = mutation
         self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
-        files.remove_abandoned()
         try:
+            files.remove_abandoned()
             self.remove_files()
         except (Busy, StoreUnusable) as error:
             # Whoever only wants to read must not be kept from it.
@@ -157,17 +165,19 @@ class DocumentsService:
             here = (tx.owns(chunks), chunks.c.document_id == document_id, *readable(self._plugins, actor, tx))
             return [dict(row) for row in tx.rows(query.where(*here).order_by(chunks.c.chunk_index))]
 
-    def file(self, document_id: int, actor: Actor) -> tuple[Path, str]:
-        """Where a document's stored file is, and the name to offer it under."""
+    def file(self, document_id: int, actor: Actor) -> StoredFile:
+        """A document's stored file, and the name to offer it under."""
         with self._store.read(actor.organization_id) as tx:
             query = sa.select(documents.c.file, documents.c.path, documents.c.media)
             here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor))
             row = tx.execute(query.where(*here)).first()
-        stored = self._files.find(row.file) if row and row.file else None
-        if row is None or stored is None:
+        size = self._files.size(row.file) if row and row.file else None
+        if row is None or size is None:
             raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
-        return stored, name
+        parts = self._files.parts(row.file)
+        # The first part is read now, so that what cannot be read still becomes an error with a status.
+        return StoredFile(name, size, row.file[3:], chain([next(parts, b"")], parts))
 
     def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
         """What no plugin withholds: a document that no operation may touch is not shown either."""
@@ -260,6 +270,9 @@ class DocumentsService:
         """Delete the files that no document refers to any more. What fails is logged and tried again at the next start."""
         with self._store.read() as tx:
             waiting = list(tx.connection.scalars(sa.select(file_removals.c.key)))
+        # Whoever reads the files of a moment finds them all: what is not removed now is removed with the next ones.
+        if not waiting or self._files.is_pinned():
+            return
         for keys in _batches(waiting, _SWEEP):
             # Under the write lock: a file that is just being added again is either seen here or published after this.
             with self._store.write() as tx:
@@ -270,7 +283,7 @@ class DocumentsService:
     def _remove_file(self, key: str) -> bool:
         try:
             self._files.remove(key)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, StoreUnusable) as error:
             reason = getattr(error, "strerror", None) or error
             log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
             return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from kb_documents.service import DocumentsService
 from kb_documents.tables import uploads
 from kb_framework.api import Actor
 from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
+from kb_framework.files import Files
 from kb_framework.settings import HostSettings
 from kb_framework.store.store import Store
 from kb_framework.store.tables import now
@@ -21,12 +21,12 @@ _LIFETIME = timedelta(hours=1)
 
 
 class UploadsService:
-    """An upload's parts are collected in a file of its own until it is finished, or too old."""
+    """An upload's parts are kept where files are, so that any engine finds them, until it is finished or too old."""
 
-    def __init__(self, store: Store, documents: DocumentsService, host_settings: HostSettings) -> None:
+    def __init__(self, store: Store, files: Files, documents: DocumentsService, host_settings: HostSettings) -> None:
         self._store = store
         self._documents = documents
-        self._folder = host_settings.data_dir / "uploads"
+        self._files = files
         self._max_bytes = host_settings.max_file_bytes
 
     def start(self, wanted: UploadIn, actor: Actor) -> Upload:
@@ -43,26 +43,24 @@ class UploadsService:
                 "expires_at": expires,
             }
             tx.execute(sa.insert(uploads).values(row))
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._part(upload_id).write_bytes(b"")
         return Upload(upload_id=upload_id, received=0, max_bytes=self._max_bytes, expires_at=expires)
 
     def append(self, upload_id: str, offset: int, data: bytes, actor: Actor) -> Upload:
         """Add a part. `offset` is where it belongs, so that a repeated request cannot add it twice."""
         wanted, expires = self._find(upload_id, actor)
-        part = self._part(upload_id)
-        received = part.stat().st_size
+        received = self._received(upload_id)
         if offset != received:
             raise InvalidInput(f"offset: {received} bytes have arrived, so the next part begins there", field="offset")
         if received + len(data) > self._max_bytes:
             raise PayloadTooLarge(f"{wanted.filename} is larger than {self._max_bytes} bytes (KB_MAX_FILE_BYTES)")
-        with part.open("ab") as file:
-            file.write(data)
+        if data:
+            self._files.put_part(upload_id, offset, data)
         return Upload(upload_id=upload_id, received=received + len(data), max_bytes=self._max_bytes, expires_at=expires)
 
     def finish(self, upload_id: str, actor: Actor) -> Added:
         wanted, _ = self._find(upload_id, actor)
-        data = self._part(upload_id).read_bytes()
+        self._received(upload_id)
+        data = b"".join(self._files.upload_parts(upload_id))
         fields = FileFields(**wanted.model_dump(exclude={"filename"}))
         try:
             added = self._documents.add_file(data, wanted.filename, fields, actor)
@@ -74,14 +72,20 @@ class UploadsService:
         self._forget([upload_id])
         return added
 
-    def _part(self, upload_id: str) -> Path:
-        return self._folder / f"{upload_id}.part"
+    def _received(self, upload_id: str) -> int:
+        """How much has arrived. Parts follow each other, since each is asked for by where the one before it ended."""
+        end = 0
+        for offset, size in self._files.uploaded(upload_id):
+            if offset != end:
+                raise InvalidInput(f"offset: two parts were sent for byte {min(offset, end)}; begin again", field="offset")
+            end += size
+        return end
 
     def _find(self, upload_id: str, actor: Actor) -> tuple[UploadIn, str]:
         with self._store.read(actor.organization_id) as tx:
             mine = (tx.owns(uploads), uploads.c.user_id == actor.user_id, uploads.c.expires_at > now())
             row = tx.execute(sa.select(uploads.c.fields, uploads.c.expires_at).where(uploads.c.id == upload_id, *mine)).first()
-        if row is None or not self._part(upload_id).is_file():
+        if row is None:
             raise NotFound(f"there is no upload {upload_id} under way", hint="start one; an upload lasts an hour")
         return UploadIn(**row.fields), row.expires_at
 
@@ -95,4 +99,4 @@ class UploadsService:
         with self._store.write() as tx:
             tx.execute(sa.delete(uploads).where(uploads.c.id.in_(upload_ids)))
         for upload_id in upload_ids:
-            self._part(upload_id).unlink(missing_ok=True)
+            self._files.remove_upload(upload_id)

@@ -71,9 +71,9 @@ class ArchiveWriter:
         if self._sink.size >= PART:
             yield self._sink.take()
 
-    def file(self, key: str, path: Path) -> Iterator[bytes]:
+    def file(self, key: str, parts: Iterable[bytes]) -> Iterator[bytes]:
         """A stored file: its name is its check sum."""
-        yield from self.member(f"files/{key}", read_parts(path))
+        yield from self.member(f"files/{key}", parts)
         self._files["count"] += 1
         self._files["bytes"] += self._members.pop(f"files/{key}")["bytes"]
 

@@ -32,19 +32,14 @@ class BackupService:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=self._data_dir))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            with ExitStack() as reading:
-                # Files are removed under the write lock: holding it for a moment makes rows and files belong together.
-                with self._store.write():
-                    tx = reading.enter_context(self._store.read())
-                    keys = list(
-                        tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct())
-                    )
-                    pinned = self._files.pin(keys)
-                    stack.callback(shutil.rmtree, pinned, ignore_errors=True)
+            # Before the moment whose rows are read, so that their files stay.
+            stack.enter_context(self._files.pinned())
+            with self._store.read() as tx:
+                keys = list(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
                 tx.backend.copy_to(tx.connection, folder / DATABASE)
             writer = ArchiveWriter(FORMAT)
             yield from writer.member(DATABASE, read_parts(folder / DATABASE))
             for key in sorted(keys):
-                if (pinned / key).is_file():
-                    yield from writer.file(key, pinned / key)
+                if self._files.size(key) is not None:
+                    yield from writer.file(key, self._files.parts(key))
             yield from writer.finish({"created_at": now(), "program": __version__})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -36,13 +35,11 @@ class ExportService:
     def parts(self, actor: Actor) -> Iterator[bytes]:
         """The archive: what one transaction sees, however long the reader takes."""
         with ExitStack() as stack:
-            # Files are removed under the write lock: holding it for a moment makes rows and files belong together.
-            with self._store.write(actor.organization_id):
-                tx = stack.enter_context(self._store.read(actor.organization_id))
-                mine = sa.select(documents.c.file).where(tx.owns(documents), documents.c.file.is_not(None))
-                keys = list(tx.connection.scalars(mine.distinct()))
-                pinned = self._files.pin(keys)
-                stack.callback(shutil.rmtree, pinned, ignore_errors=True)
+            # Before the moment whose rows are read, so that their files stay.
+            stack.enter_context(self._files.pinned())
+            tx = stack.enter_context(self._store.read(actor.organization_id))
+            mine = sa.select(documents.c.file).where(tx.owns(documents), documents.c.file.is_not(None))
+            keys = list(tx.connection.scalars(mine.distinct()))
             writer = ArchiveWriter(FORMAT)
             yield from writer.member(DOCUMENTS, _document_lines(tx))
             yield from writer.member(CHUNKS, _chunk_lines(tx))
@@ -50,8 +47,8 @@ class ExportService:
                 if table_here(tx, item.table) is not None:
                     yield from writer.member(table_member(item.name), _lines(tx, item.table, (item.key,)))
             for key in sorted(keys):
-                if (pinned / key).is_file():
-                    yield from writer.file(key, pinned / key)
+                if self._files.size(key) is not None:
+                    yield from writer.file(key, self._files.parts(key))
             space = active_space(tx)
             yield from writer.finish(
                 {"created_at": now(), "program": __version__, "embedding_model": space.model if space else None}

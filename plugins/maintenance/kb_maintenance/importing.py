@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from kb_framework.api import Actor, Changes, ExportTable, resolve
 from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import Busy, EmbedderUnavailable, NotFound, PayloadTooLarge
-from kb_framework.files import Files
+from kb_framework.files import Files, Staged
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.store.documents import insert_archived
@@ -236,17 +236,17 @@ class _Run:
             for chunk in found.chunks
         }
         vectors = self._encoded(texts)
-        staged: dict[str, Path] = {}
+        staged: dict[str, Staged] = {}
         try:
             for key in {found.document["file"] for found in new if found.document["file"]}:
-                digest, staged[key] = self._files.stage_parts(self.contents.archive.parts(f"files/{key}"))
-                if digest != key:
+                staged[key] = self._files.stage_parts(self.contents.archive.parts(f"files/{key}"))
+                if staged[key].key != key:
                     raise refused(f"the content of files/{key} is not what its name says")
             with self._store.write(actor.organization_id) as tx:
                 self._write(tx, batch, vectors, staged, actor)
         finally:
-            for path in staged.values():
-                path.unlink(missing_ok=True)
+            for item in staged.values():
+                self._files.discard(item)
 
     def _encoded(self, texts: dict[str, str]) -> dict[str, bytes]:
         """Vectors by content hash. Few texts at a time: what a tokenizer makes of one takes many times its size."""
@@ -258,7 +258,7 @@ class _Run:
             vectors |= dict(zip(part, encoded, strict=True)) if encoded else {}
         return vectors
 
-    def _write(self, tx: Tx, batch: list[Entry], vectors: dict[str, bytes], staged: dict[str, Path], actor: Actor) -> None:
+    def _write(self, tx: Tx, batch: list[Entry], vectors: dict[str, bytes], staged: dict[str, Staged], actor: Actor) -> None:
         targets = _targets(tx)
         try:
             space = self._embedding.space_for_writing(tx) if vectors else None
@@ -281,8 +281,8 @@ class _Run:
         if added:
             chosen = sa.select(documents.c.id).where(among(documents.c.id, added))
             self._plugins.documents_changed(Changes("added", actor, chosen, len(added)), tx)
-        for key, path in staged.items():
-            self._files.publish(key, path)
+        for item in staged.values():
+            self._files.publish(item)
         self._documents += len(added)
 
     def _add_rows(self, item: ExportTable, rows: list[dict[str, Any]], actor: Actor) -> None:

@@ -16,7 +16,8 @@ from sqlalchemy import exc
 from kb_framework.bootstrap import Bootstrap
 from kb_framework.client import running_engine
 from kb_framework.errors import Conflict
-from kb_framework.files import Files
+from kb_framework.files import Files, LocalFiles, open_files
+from kb_framework.settings import load_settings
 from kb_framework.store.side.changes import forget_all
 from kb_framework.store.sqlite import SqliteBackend, dbapi2
 from kb_framework.store.tables import documents, now
@@ -33,6 +34,7 @@ def restore_backup(bootstrap: Bootstrap, backup: Path, *, force: bool) -> dict[s
         raise Conflict("a backup is restored into a folder of this machine", hint="unset KB_ENGINE_URL")
     if running_engine(bootstrap):
         raise Conflict(f"an engine serves {data_dir}", hint="stop kb serve first")
+    files_url = load_settings(bootstrap).host.files_url
     occupied = (data_dir / DATABASE).exists() or any((data_dir / "files").glob("??/*"))
     if occupied and not force:
         raise Conflict(f"{data_dir} is not empty", hint="--force replaces what is there, and keeps it beside")
@@ -40,6 +42,9 @@ def restore_backup(bootstrap: Bootstrap, backup: Path, *, force: bool) -> dict[s
     unpacked = Path(tempfile.mkdtemp(prefix=".restore-", dir=data_dir))
     try:
         found = _unpack(backup, unpacked)
+        if files_url:
+            _send(LocalFiles(unpacked / "files"), open_files(files_url, data_dir))
+            shutil.rmtree(unpacked / "files", ignore_errors=True)
         kept = _switch(data_dir, unpacked) if occupied else _move(unpacked, data_dir, [])
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
@@ -76,8 +81,16 @@ def _verify(folder: Path) -> dict[str, int]:
         raise refused(f"its database cannot be read: {error.orig}") from None
     finally:
         backend.close()
-    stored = Files(folder / "files").keys()
+    stored = LocalFiles(folder / "files").keys()
     return {"documents": count or 0, "files": len(stored), "missing_files": len(wanted - stored)}
+
+
+def _send(unpacked: LocalFiles, files: Files) -> None:
+    """Store the files where this knowledge base has them; what else is there stays."""
+    for key in sorted(unpacked.keys() - files.keys()):
+        staged = files.stage_parts(unpacked.parts(key))
+        files.publish(staged)
+        files.discard(staged)
 
 
 def _switch(data_dir: Path, unpacked: Path) -> Path:
