@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
 from kb_framework.store import limits, tables
-from kb_framework.store.documents import add_missing_text, show_active_space
+from kb_framework.store.documents import add_missing_text, show_active_space, vector_indexes
 from kb_framework.store.side import tables as side
 from kb_framework.store.text import ANALYSIS
 
@@ -55,6 +55,13 @@ def create_access(tx: Tx) -> None:
     tables.access_metadata.create_all(tx.connection)
 
 
+def index_partitions(tx: Tx) -> None:
+    """Vectors that were there before vec0 found them by organization."""
+    for name in vector_indexes(tx) if tx.backend.name == "sqlite" else []:
+        if sa.inspect(tx.connection).has_table(f"{name}_chunks"):
+            tx.execute(sa.text(f"CREATE INDEX {name}_by_organization ON {name}_chunks(partition00)"))
+
+
 Step = tuple[int, str, Callable[["Tx"], None]]
 
 HOST_MIGRATIONS: list[Step] = [
@@ -63,6 +70,7 @@ HOST_MIGRATIONS: list[Step] = [
     (3, "side index", create_side_index),
     (4, "access", create_access),
     (5, "active vectors", show_active_space),
+    (6, "partitions", index_partitions),
 ]
 
 

@@ -277,6 +277,8 @@ class SqliteBackend:
         connection.exec_driver_sql(
             f"CREATE VIRTUAL TABLE {index} USING vec0(organization_id text partition key, embedding float[{dimensions}])"
         )
+        # vec0 looks for an organization's blocks of vectors among those of all.
+        connection.exec_driver_sql(f"CREATE INDEX {index}_by_organization ON {index}_chunks(partition00)")
 
     def add_vectors(self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]) -> None:
         values = [(seq, organization_id, vector) for seq, vector in rows]

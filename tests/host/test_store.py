@@ -178,6 +178,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("host", 3),
             ("host", 4),
             ("host", 5),
+            ("host", 6),
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),

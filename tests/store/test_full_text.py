@@ -148,3 +148,19 @@ def test_what_is_in_a_neighbours_table_is_stray(corpus: Corpus) -> None:
         )
 
     assert removed == (1, 0)
+
+
+def test_vectors_are_found_by_organization_also_where_they_were_before(corpus: Corpus) -> None:
+    corpus.add(["zebras"])
+    with corpus.store.write() as tx:
+        tx.connection.exec_driver_sql("DROP INDEX chunks_vec_1_by_organization")
+        tx.connection.exec_driver_sql("DELETE FROM kb_migrations WHERE plugin = 'host' AND version = 6")
+
+    opened = open_store(corpus.path / "kb.sqlite")
+
+    try:
+        with opened.read() as tx:
+            named = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'chunks_vec_1_chunks'"
+            assert tx.connection.exec_driver_sql(named).scalars().all() == ["chunks_vec_1_by_organization"]
+    finally:
+        opened.close()
