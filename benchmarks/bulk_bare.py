@@ -27,7 +27,7 @@ class Bare:
         self.clock = time.process_time
         self._run = self._open(home / "kb.sqlite")
         self._run("PRAGMA journal_mode=WAL")
-        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-65536", "secure_delete=ON"):
+        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-16384", "secure_delete=ON"):
             self._run(f"PRAGMA {pragma}")
         self._run("CREATE TEMP TABLE plan (document_id INTEGER PRIMARY KEY)")
 

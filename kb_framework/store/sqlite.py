@@ -41,8 +41,9 @@ _CACHE = 16_384
 _STEPS = 10_000
 # More chunks than anybody waits for.
 _MANY = 1_000_000_000
-# How many vectors vec0 keeps in one of its chunks; one is freed only when all of its rows are gone.
-_VEC_SLOTS = 1024
+# How many vectors vec0 keeps in one of its chunks. Whoever reads or writes one goes along all pages before it in its chunk, and a
+# chunk is freed only when all of its rows are gone: so far fewer than the 1024 that it would choose itself.
+_VEC_SLOTS = 64
 
 
 @compiles(JsonValues, "sqlite")
@@ -275,7 +276,8 @@ class SqliteBackend:
 
     def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None:
         connection.exec_driver_sql(
-            f"CREATE VIRTUAL TABLE {index} USING vec0(organization_id text partition key, embedding float[{dimensions}])"
+            f"CREATE VIRTUAL TABLE {index} USING vec0(organization_id text partition key, embedding float[{dimensions}], "
+            f"chunk_size={_VEC_SLOTS})"
         )
         # vec0 looks for an organization's blocks of vectors among those of all.
         connection.exec_driver_sql(f"CREATE INDEX {index}_by_organization ON {index}_chunks(partition00)")
@@ -342,9 +344,9 @@ class SqliteBackend:
             by_chunk.setdefault(chunk, []).append((number, offset))
         found: dict[int, bytes] = {}
         for chunk, rows in by_chunk.items():
-            read = f"SELECT vectors FROM {index}_vector_chunks00 WHERE rowid = ?"
-            vectors = connection.exec_driver_sql(read, (chunk,)).scalar_one()
-            size = len(vectors) // _VEC_SLOTS
+            read = f"SELECT v.vectors, c.size FROM {index}_vector_chunks00 v JOIN {index}_chunks c ON c.chunk_id = v.rowid"
+            vectors, slots = connection.exec_driver_sql(f"{read} WHERE v.rowid = ?", (chunk,)).one()
+            size = len(vectors) // slots
             found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in rows})
         return found
 
@@ -380,15 +382,15 @@ class SqliteBackend:
         return f"{rows} vectors have lost their numbers" if rows else None
 
     def vector_fill(self, connection: sa.Connection, index: str) -> VectorFill:
-        count = f"SELECT partition00, count(*) FROM {index}_chunks GROUP BY 1"
-        chunks = {row[0]: row[1] for row in connection.exec_driver_sql(count)}
-        joined = f"SELECT c.partition00, count(*) FROM {index}_rowids r JOIN {index}_chunks c USING (chunk_id) GROUP BY 1"
-        rows = {row[0]: row[1] for row in connection.exec_driver_sql(joined)}
+        room = f"SELECT coalesce(sum(size), 0), coalesce(max(size), 1) FROM {index}_chunks"
+        slots, per_chunk = connection.exec_driver_sql(room).one()
+        joined = f"SELECT count(*) FROM {index}_rowids r JOIN {index}_chunks c USING (chunk_id) GROUP BY c.partition00"
+        rows = list(connection.exec_driver_sql(joined).scalars())
         size = f"SELECT coalesce(sum(length(vectors)), 0) FROM {index}_vector_chunks00"
         return VectorFill(
-            rows=sum(rows.values()),
-            slots=_VEC_SLOTS * sum(chunks.values()),
-            needed=_VEC_SLOTS * sum(-(-number // _VEC_SLOTS) for number in rows.values()),
+            rows=sum(rows),
+            slots=slots,
+            needed=sum(per_chunk * -(-number // per_chunk) for number in rows),
             bytes=connection.exec_driver_sql(size).scalar_one(),
         )
 
