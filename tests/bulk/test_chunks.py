@@ -6,6 +6,7 @@ import http.client
 import json
 import logging
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ from kb_framework.app import KB, open_kb
 from kb_framework.client import AsgiTransport, Engine, connect
 from kb_framework.errors import EngineError, error_codes
 from kb_framework.store.documents import vector_indexes
-from kb_framework.store.tables import chunks, migrations, organizations
+from kb_framework.store.migrations import HOST_MIGRATIONS
+from kb_framework.store.tables import chunks, organizations
 from kb_framework.testing import Install, Run, RunningServer
 from kb_framework.web import create_app
 
@@ -153,13 +155,30 @@ def test_c1_an_older_database_shows_its_embeddings(opened: Any) -> None:
     kb, engine = opened()
     number = note(engine, "words to be embedded")["id"]
     before = fetch(engine, number, include_embeddings=True)
+    [step] = [run for _, name, run in HOST_MIGRATIONS if name == "active vectors"]
     with kb.store.write() as tx:
         tx.execute(sa.text("DROP VIEW active_vectors"))
-        tx.execute(sa.delete(migrations).where(migrations.c.plugin == "host", migrations.c.name == "active vectors"))
 
-    _, engine = opened()
+    with kb.store.write() as tx:
+        step(tx)
 
     assert fetch(engine, number, include_embeddings=True) == before
+
+
+def test_c3_an_index_with_larger_pieces_is_read_as_well(opened: Any) -> None:
+    """vec0 chose 1024 vectors a piece, before a number was named."""
+    kb, engine = opened()
+    number = note(engine, "words to be embedded")["id"]
+    [chunk] = fetch(engine, number, include_embeddings=True)["chunks"]
+    with kb.store.write() as tx:
+        run = tx.connection.exec_driver_sql
+        run("CREATE VIRTUAL TABLE former USING vec0(organization_id text partition key, embedding float[256])")
+        run("INSERT INTO former(rowid, organization_id, embedding) SELECT rowid, organization_id, embedding FROM chunks_vec_1")
+        [(seq, vector)] = tx.backend.read_vectors(tx.connection, "former", [1]).items()
+        fill = tx.backend.vector_fill(tx.connection, "former")
+
+    assert (seq, list(struct.unpack("<256f", vector))) == (1, chunk["embedding"])
+    assert (fill.rows, fill.slots, fill.is_fragmented) == (1, 1024, False)
 
 
 # C2: ids
