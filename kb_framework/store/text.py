@@ -223,18 +223,20 @@ def _words(text: str) -> list[str]:
 
 
 def _tokens(words: list[str], language: str | None) -> list[str]:
-    plain = [word for word in words if not _RUN.match(word)]
-    distinct = list(dict.fromkeys(plain))
+    distinct = list(dict.fromkeys(words))
+    runs = {word for word in distinct if not word.isascii() and _RUN.match(word)}
+    if runs:
+        distinct = [word for word in distinct if word not in runs]
     if language in (None, "english"):
         forms = dict(zip(distinct, _stems(distinct, "english"), strict=True))
-        if len(plain) == len(words):
+        if not runs:
             return [forms[word] for word in words]
         marked: list[str] = []
     else:
         forms = {word: _fold(word) for word in distinct}
         stems = dict(zip(distinct, _stems(distinct, language), strict=True))
         # After the words themselves, which phrases need side by side.
-        marked = [_STEM + stems[word] for word in plain]
+        marked = [_STEM + stems[word] for word in words if word not in runs]
     return [token for word in words for token in _sequence(word, forms)] + marked
 
 
@@ -244,7 +246,8 @@ def _is_beginning(title: str, body: str) -> bool:
 
 def _sequence(word: str, forms: Mapping[str, str]) -> list[str]:
     # The last character alone closes a run, so that a one-character query (a prefix) finds it anywhere.
-    return [*_pairs(word), word[-1]] if _RUN.match(word) else [forms[word]]
+    form = forms.get(word)
+    return [*_pairs(word), word[-1]] if form is None else [form]
 
 
 def _pairs(run: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections import Counter
 from kb_framework.store.text import is_unspaced, query_terms
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 17)
 def key(term: str) -> int:
     """A term as 64 bits: among a million terms two are the same with a chance of 1 in 36 million."""
     return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
@@ -39,7 +39,9 @@ def _count(text: str, most: int) -> tuple[list[str], Counter[str]]:
     counts = Counter(words)
     if not text.isascii():
         # Of text without spaces a single character may be asked for, as the beginning of a pair.
-        counts.update(f"{word[0]}*" for word in words if is_unspaced(word))
+        for word, count in list(counts.items()):
+            if not word.isascii() and is_unspaced(word):
+                counts[f"{word[0]}*"] += count
     if len(words) > most:
         for word, count in counts.items():
             counts[word] = min(count, most)

@@ -30,6 +30,7 @@ from kb_framework.errors import (
     StoreUnusable,
 )
 from kb_framework.files import Files, Staged
+from kb_framework.memory import give_back, keep_little
 from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -125,20 +126,31 @@ class Ingest:
         self._preparation = Preparation(plugins, embedding, host_settings)
         # A file takes ten times its size while it is read: large ones go one by one.
         self._one_large_file = threading.Lock()
+        # Bytes since memory was last given back.
+        self._read = 0
 
     def close(self) -> None:
         self._preparation.close()
 
     def add(self, several: Sequence[Incoming]) -> list[Outcome | KBError]:
         """Add files of one organization, then the files inside them: each is a document of its own, and fails alone."""
+        keep_little()
         outcomes: list[Outcome | KBError] = []
         for group in together(several, lambda incoming: len(incoming.data)):
             items = [_Item(incoming) for incoming in group]
             with self._one_large_file if len(group[0].data) > LARGE else contextlib.nullcontext():
                 self._prepare(items)
                 self._write(items)
+            self._give_back(sum(len(incoming.data) for incoming in group))
             outcomes += [self._with_attachments(item) for item in items]
         return outcomes
+
+    def _give_back(self, size: int) -> None:
+        """What reading took and is free again is returned now and then, so that it does not add up."""
+        self._read += size
+        if self._read > LARGE:
+            self._read = 0
+            give_back()
 
     # The files inside a file
 

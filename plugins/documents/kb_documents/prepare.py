@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from pathlib import PurePosixPath
 
 from kb_documents.extraction import Extraction
@@ -20,6 +21,8 @@ from kb_framework.store.documents import content_hash
 
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"
+# Chunks that are embedded in one call.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Ready:
     lang: str | None
     pieces: list[ChunkText]
     # By content hash, of the chunks that are new.
-    vectors: Mapping[str, bytes] = field(default_factory=dict)
+    vectors: dict[str, bytes] = field(default_factory=dict)
 
 
 class Preparation:
@@ -71,20 +74,19 @@ class Preparation:
     def prepare(self, several: Sequence[tuple[Incoming, set[str]]]) -> list[Ready | KBError]:
         """Each file made ready, or why it cannot be. With each come the hashes of chunks that have their vectors already."""
         made = [self._cut(incoming) for incoming, _ in several]
-        # By content hash, what is embedded for the new chunks of each file.
-        wanted = [
-            {} if isinstance(ready, KBError) else _new_texts(ready, there)
+        new = (
+            (ready, _new_pieces(ready, there))
             for ready, (_, there) in zip(made, several, strict=True)
-        ]
+            if isinstance(ready, Ready)
+        )
+        waiting = ((ready, digest, piece) for ready, pieces in new for digest, piece in pieces.items())
         try:
-            vectors = self._embed(wanted)
+            # Part by part: of a large file the texts that are embedded must not all be there at once.
+            while part := list(islice(waiting, _AT_ONCE)):
+                self._embed(part)
         except KBError as error:
             # What is told of one file must not be written into what is told of another.
             return [ready if isinstance(ready, KBError) else _alike(error) for ready in made]
-        if vectors:
-            for ready, texts in zip(made, wanted, strict=True):
-                if not isinstance(ready, KBError):
-                    ready.vectors = {digest: vectors[text] for digest, text in texts.items()}
         return made
 
     def extract(self, incoming: Incoming) -> Extracted:
@@ -114,20 +116,20 @@ class Preparation:
             raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
         return resolve(chunker.target)(extracted)
 
-    def _embed(self, wanted: Sequence[Mapping[str, str]]) -> dict[str, bytes]:
-        """Vectors of all texts, in one call; none where there is no embedder."""
-        texts = list(dict.fromkeys(text for part in wanted for text in part.values()))
-        encoded = self._embedding.encode(texts) if texts else None
-        return dict(zip(texts, encoded, strict=True)) if encoded else {}
+    def _embed(self, part: Sequence[tuple[Ready, str, ChunkText]]) -> None:
+        """Give chunks their vectors, in one call; none where there is no embedder."""
+        texts = [embedded_text(ready.title, piece.content, piece.metadata) for ready, _, piece in part]
+        different = list(dict.fromkeys(texts))
+        encoded = self._embedding.encode(different)
+        if encoded:
+            vectors = dict(zip(different, encoded, strict=True))
+            for (ready, digest, _), text in zip(part, texts, strict=True):
+                ready.vectors[digest] = vectors[text]
 
 
-def _new_texts(ready: Ready, there: set[str]) -> dict[str, str]:
+def _new_pieces(ready: Ready, there: set[str]) -> dict[str, ChunkText]:
     pieces = {content_hash(piece.content): piece for piece in ready.pieces}
-    return {
-        digest: embedded_text(ready.title, piece.content, piece.metadata)
-        for digest, piece in pieces.items()
-        if digest not in there
-    }
+    return {digest: piece for digest, piece in pieces.items() if digest not in there}
 
 
 def _alike(error: KBError) -> KBError:
