@@ -260,7 +260,11 @@ def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
     return system.live()
 
 
-@get("/schema", sync_to_thread=True, opt={"permission": "engine.view"})
+# They tell of every route there is.
+_OF_THE_WHOLE = {"permission": "engine.view", "whole": True}
+
+
+@get("/schema", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_schema(
     request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
 ) -> dict[str, Any]:
@@ -268,13 +272,13 @@ def get_schema(
     return {**system.schema(actor), "wire": {**_components(request), **system.wire()}}
 
 
-@get("/wire", sync_to_thread=True, opt={"permission": "engine.view"})
+@get("/wire", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def list_wire(request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The names of all wire objects, each with a JSON Schema at `/wire/{name}`."""
     return {"data": sorted({**_components(request), **system.wire()})}
 
 
-@get("/wire/{name:str}", sync_to_thread=True, opt={"permission": "engine.view"})
+@get("/wire/{name:str}", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API."""
     found = system.wire().get(name)

@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -41,6 +42,7 @@ from kb_framework.validation import in_words, invalid
 
 log = logging.getLogger("kb.http")
 
+_BASE = "/api/v1"
 _ASSETS = "/assets/swagger"
 _KEY_SCHEME = "key"
 _OPEN = {"permission": PUBLIC}
@@ -83,28 +85,70 @@ def create_app(
     """
     system = SystemService(kb, instance)
     gate = Gate(kb.access, kb.settings.host.unauthorized_per_minute, local_secret)
-    app = Litestar(
-        route_handlers=[
-            Router("/api/v1", route_handlers=[*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]),
-            *_pages(),
-            *([mcp] if mcp else []),  # type: ignore[list-item]
-        ],
-        dependencies={
-            "actor": Provide(_actor, sync_to_thread=False),
-            "system": Provide(lambda: system, sync_to_thread=False),
-            **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
-        },
-        plugins=[PydanticPlugin(validate_strict=True)],
-        exception_handlers={Exception: render_error},
-        guards=[gate.authorize],
-        before_request=_check_request,
-        request_max_body_size=kb.settings.host.max_body_bytes,
-        openapi_config=_openapi(),
-        lifespan=lifespan,
-        logging_config=None,
-        debug=False,
-    )
-    return Edge(app, gate, kb.settings.host, any_address=any_address)
+    found = [*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]
+
+    def build(some: list[HTTPRouteHandler], *more: Any, **options: Any) -> Litestar:
+        return Litestar(
+            route_handlers=[Router(_BASE, route_handlers=some), *more],
+            dependencies={
+                "actor": Provide(_actor, sync_to_thread=False),
+                "system": Provide(lambda: system, sync_to_thread=False),
+                **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
+            },
+            plugins=[PydanticPlugin(validate_strict=True)],
+            exception_handlers={Exception: render_error},
+            guards=[gate.authorize],
+            before_request=_check_request,
+            request_max_body_size=kb.settings.host.max_body_bytes,
+            logging_config=None,
+            debug=False,
+            **options,
+        )
+
+    def build_whole() -> Litestar:
+        return build(found, *_pages(), *([mcp] if mcp else []), openapi_config=_openapi(), lifespan=lifespan)
+
+    parts = Parts(found, build_whole, lambda some: build(some, openapi_config=None))
+    return Edge(parts, gate, kb.settings.host, any_address=any_address)
+
+
+class Parts:
+    """The application, whole or by the first word of a path.
+
+    Making all routes takes longer than most commands, which ask one or two of them in their own process. So until somebody
+    needs the whole (a server does at its start, and so does OpenAPI), each request makes only the part that it asks.
+    """
+
+    def __init__(
+        self,
+        found: Iterable[HTTPRouteHandler],
+        build_whole: Callable[[], Litestar],
+        build_part: Callable[[list[HTTPRouteHandler]], Litestar],
+    ) -> None:
+        self._build_whole = build_whole
+        self._build_part = build_part
+        self._handlers: dict[str, list[HTTPRouteHandler]] = {}
+        self._built: dict[str, Litestar] = {}
+        for handler in found:
+            for word in {path.strip("/").split("/")[0] for path in handler.paths}:
+                self._handlers.setdefault(word, []).append(handler)
+        for word, some in list(self._handlers.items()):
+            if any(handler.opt.get("whole") for handler in some):
+                del self._handlers[word]
+
+    @cached_property
+    def whole(self) -> Litestar:
+        return self._build_whole()
+
+    def answering(self, path: str) -> Litestar:
+        """The application that answers to a path."""
+        base, _, rest = path.partition(f"{_BASE}/")
+        word = rest.split("/")[0]
+        if "whole" in self.__dict__ or base or word not in self._handlers:
+            return self.whole
+        if word not in self._built:
+            self._built[word] = self._build_part(self._handlers[word])
+        return self._built[word]
 
 
 def _actor(request: Request[Any, Any, Any]) -> Actor:
@@ -242,12 +286,17 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
 class Edge:
     """Around the application: who may reach it, a request id, and one line in the log per request."""
 
-    def __init__(self, app: Litestar, gate: Gate, host_settings: HostSettings, *, any_address: bool = False) -> None:
-        self.app = app
+    def __init__(self, parts: Parts, gate: Gate, host_settings: HostSettings, *, any_address: bool = False) -> None:
+        self._parts = parts
         self._gate = gate
         self._allowed = {host.lower() for host in host_settings.allowed_hosts}
         self._any_address = any_address
         self._body_seconds = host_settings.body_timeout
+
+    @property
+    def app(self) -> Litestar:
+        """All of it, with every route."""
+        return self._parts.whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -273,7 +322,7 @@ class Edge:
             await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
             await send_marked({"type": "http.response.body", "body": body, "more_body": False})
         else:
-            await self.app(scope, in_time(receive, self._body_seconds), send_marked)
+            await self._parts.answering(scope["path"])(scope, in_time(receive, self._body_seconds), send_marked)
             await self._gate.remember_use()
         log.info(
             "%s %s %s",
