@@ -124,7 +124,7 @@ class Access:
 
     def used(self, times: Mapping[str, str]) -> None:
         """Remember when keys were last used."""
-        with self._store.write() as tx:
+        with self._store.write(queue="keys used") as tx:
             for key_id, time in times.items():
                 tx.execute(sa.update(api_keys).where(api_keys.c.id == key_id).values(last_used_at=time))
 

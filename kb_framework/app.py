@@ -21,7 +21,7 @@ from kb_framework.selection import Selector, check_contributions
 from kb_framework.settings import Settings, load_settings
 from kb_framework.store.limits import Limiter
 from kb_framework.store.migrations import by_plugin, migrate
-from kb_framework.store.sqlite import SqliteBackend
+from kb_framework.store.open import open_backend
 from kb_framework.store.store import Store
 from kb_framework.upkeep import Upkeep
 
@@ -146,7 +146,7 @@ def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreUnusable(f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR") from None
-    store = Store(SqliteBackend(data_dir / "kb.sqlite", settings.host.busy_timeout))
+    store = Store(open_backend(settings.host))
     steps = by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
     try:
         for step in migrate(store, steps, plugins.fail):

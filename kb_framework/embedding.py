@@ -124,7 +124,12 @@ class Embedding:
 
     def space_for_writing(self, tx: Tx) -> Space:
         try:
-            return self.space(tx) or create_space(tx, self.embedder().model, self.embedder().dimensions)
+            space = self.space(tx)
+            if space is None:
+                # Another organization may be writing its first vectors at the same time.
+                tx.backend.take_turns(tx.connection, "embedding spaces")
+                space = self.space(tx)
+            return space or create_space(tx, self.embedder().model, self.embedder().dimensions)
         except EmbedderUnavailable as error:
             if not self._warned:
                 # Once for all that is written: the text is kept and found by its words.

@@ -147,7 +147,8 @@ class Mutation:
         # All of them are tried at once first.
         columns = [scope.key, scope.document.label("document"), sa.literal(_APPLYING)]
         found = self.matching(tx, kind, columns, where, actor, selection or {})
-        frozen = tx.execute(sa.insert(plan_items).from_select(["item", "document_id", "state"], found))
+        freeze = sa.insert(plan_items).from_select(["item", "document_id", "state"], found)
+        frozen = tx.execute(freeze.execution_options(preserve_rowcount=True))
         plan = Plan(
             kind.name,
             actor,

@@ -73,7 +73,8 @@ class Retrieval:
             started = time.perf_counter()
             try:
                 retriever = self._retriever(name)
-                lists[name] = _permitted(query, retriever.retrieve(query, tx), tx)
+                with tx.attempt():
+                    lists[name] = _permitted(query, retriever.retrieve(query, tx), tx)
                 if hasattr(retriever, "weight"):
                     weights[name] = retriever.weight(query)
                 if hasattr(retriever, "hint") and (hint := retriever.hint(query, tx)):
@@ -104,7 +105,8 @@ class Retrieval:
         name = self._reranker_name
         head = {hit.chunk: hit for hit in hits[:_RERANKED]}
         try:
-            ordered = self._reranker(name).rerank(query, list(head.values()), tx)
+            with tx.attempt():
+                ordered = self._reranker(name).rerank(query, list(head.values()), tx)
             first = {hit.chunk: hit for hit in ordered if hit.chunk in head}
         except Exception as error:
             degraded["rerank"] = _words(error) if isinstance(error, KBError) else f"the reranker {name!r} failed"

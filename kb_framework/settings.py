@@ -56,6 +56,20 @@ WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
 Number = Annotated[float, BeforeValidator(_number)]
 
 
+class DatabaseUrl(SecretStr):
+    """An address whose password is shown to nobody."""
+
+    def _display(self) -> str:
+        shown = re.sub(r"(//[^/@:]*:)[^@]*(@)", r"\1***\2", self.get_secret_value())
+        return re.sub(r"((?:^|[?&\s])(?:ssl)?password=)[^&\s]*", r"\1***", shown)
+
+
+def _postgres_url(value: Any) -> Any:
+    if isinstance(value, str) and not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("it must begin with postgresql://")
+    return value
+
+
 class Section(BaseSettings):
     """A plugin's settings: subclass it, give every field a default and a description."""
 
@@ -86,6 +100,15 @@ class HostSettings(Section):
     required_plugins: StringList = Field([], description="Plugins without which nothing starts, comma-separated.")
     trace_hooks: bool = Field(False, description="Log every hook call with its results.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
+    database_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(
+        None, description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder."
+    )
+    database_pool_size: WholeNumber = Field(
+        8, ge=1, le=1000, description="Connections to PostgreSQL that are kept, for reading and for writing each."
+    )
+    database_statement_timeout: Number = Field(
+        600.0, gt=0, le=86_400, description="Seconds after which PostgreSQL gives up on a statement."
+    )
     busy_timeout: Number = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
     bulk_safety_percent: WholeNumber = Field(
         70,
@@ -199,7 +222,7 @@ def _load(
 
 def _shown(info: FieldInfo, value: Any) -> str:
     """A value as an error may show it."""
-    if "Secret" in str(info.annotation):
+    if any(word in str(info.annotation) for word in ("Secret", "DatabaseUrl")):
         return "'***'"
     return repr(re.sub(r"(?<=//)[^/]*(?=@)", "***", value) if isinstance(value, str) else value)
 

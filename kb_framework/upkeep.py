@@ -12,7 +12,7 @@ from kb_framework.settings import HostSettings
 from kb_framework.store.store import Store
 
 if TYPE_CHECKING:
-    from kb_framework.store.side.keeper import Keeper
+    from kb_framework.store.backend import Keeper
 
 log = logging.getLogger("kb.upkeep")
 
@@ -38,10 +38,7 @@ class Upkeep:
         store.backend.on_written = self._on_written
 
     def keeper(self) -> Keeper:
-        from kb_framework.store.side.keeper import Keeper
-
-        settings = self._settings
-        return Keeper(self._store, self._store.backend.side_folder, settings.side_index_min_chunks, settings.side_index_tail_rows)
+        return self._store.backend.keeper(self._store, self._settings)
 
     def start(self) -> None:
         """Look now, and whenever enough has been written."""

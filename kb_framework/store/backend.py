@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
 from kb_framework.errors import KBError
 from kb_framework.store.expression import Expression
+
+if TYPE_CHECKING:
+    from kb_framework.settings import HostSettings
+    from kb_framework.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +37,68 @@ class VectorFill:
         return self.slots > 2 * self.needed
 
 
+class Keeper(Protocol):
+    """Builds what makes searches of large organizations fast, a while after their chunks were written."""
+
+    def run(self, stop: Callable[[], bool] = ..., patience: float = ...) -> list[str]:
+        """Do what is due; a sentence for each thing that was done."""
+        ...
+
+    def check(self) -> dict[int, str]:
+        """What is wrong, by number."""
+        ...
+
+    def forget(self, numbers: Iterable[int]) -> None: ...
+
+    def missing(self) -> int:
+        """How many large organizations are searched without it."""
+        ...
+
+    def state(self) -> list[str]: ...
+
+
 class Backend(Protocol):
     name: str
     reader: sa.Engine
     writer: sa.Engine
-    # Why vectors cannot be stored, or None.
-    vectors_missing: str | None
     has_job_types: bool
     # Called with the number of chunks that a transaction, not yet committed, has indexed.
     on_written: Callable[[int], None]
 
     @property
-    def side_folder(self) -> Path:
-        """Where the segments of side indexes are."""
+    def vectors_missing(self) -> str | None:
+        """Why vectors cannot be stored, or None."""
         ...
 
     def close(self) -> None: ...
+
+    def prepare(self, connection: sa.Connection) -> None:
+        """What must be so before migrations, in the transaction that makes them."""
+        ...
+
+    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None) -> None:
+        """Wait, at the beginning of a writing transaction, until it may write.
+
+        For an organization: nobody else writes for it until the commit. For a queue: nobody else of that queue does. For
+        neither: nobody else writes at all. On an engine with a single writer there is nothing left to wait for.
+        """
+        ...
+
+    def take_turns(self, connection: sa.Connection, what: str) -> None:
+        """Wait until no other writing transaction, of whichever organization, does the same kind of thing."""
+        ...
+
+    def attempt(self, connection: sa.Connection) -> AbstractContextManager[object]:
+        """Within it an error of the database does no harm to the transaction around it."""
+        ...
+
+    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
+        """Rows came with numbers of their own: those that the engine gives next must be higher."""
+        ...
+
+    def keeper(self, store: Store, settings: HostSettings) -> Keeper:
+        """What keeps the indexes that are built while others work."""
+        ...
 
     def explain(self, error: BaseException | None) -> KBError | None:
         """What an error says of the database itself (busy, full, read-only, damaged), for a person; else None."""

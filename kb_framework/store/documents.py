@@ -61,6 +61,7 @@ def create_space(tx: Tx, model: str, dimensions: int, *, active: bool = True, su
     Whatever removes vectors removes them from every space, so that one being built never keeps what is gone; whatever adds
     them adds them to the active one only, and the builder catches up before it takes over.
     """
+    tx.backend.take_turns(tx.connection, "embedding spaces")
     number = (tx.scalar(sa.select(sa.func.max(embedding_spaces.c.id))) or 0) + 1
     # A name is never used twice: the table of a former space may have been too damaged to be dropped.
     while sa.inspect(tx.connection).has_table(f"chunks_vec_{number}{suffix}"):
@@ -256,6 +257,8 @@ def insert_archived(
     values = {name: value for name, value in document.items() if name != "id" or taken is None}
     inserted = tx.execute(sa.insert(to_documents).values({**values, "organization_id": tx.organization_id}))
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
+    if taken is None:
+        tx.backend.numbers_given(tx.connection, documents)
     add_tags(tx, sa.select(documents.c.id).where(documents.c.id == document_id), tags)
     owner = {"organization_id": tx.organization_id, "document_id": document_id}
     for row in rows:
@@ -306,6 +309,8 @@ def delete_chunks(tx: Tx, selected: sa.Select) -> None:
 
 def release_files(tx: Tx, selected: sa.Select) -> None:
     """Note the files of these documents for removal after the commit, unless another document refers to them."""
+    # The file may be another organization's too, who may be deleting it at the same time.
+    tx.backend.take_turns(tx.connection, "files")
     keeping = documents.alias()
     kept = sa.select(keeping.c.id).where(keeping.c.file == documents.c.file, keeping.c.id.not_in(selected))
     files = sa.select(documents.c.file, sa.literal(now())).distinct()

@@ -48,7 +48,7 @@ class Limiter:
 
     def take(self, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None) -> None:
         """Count one use, or refuse it."""
-        with self._store.write() as tx:
+        with self._store.write(queue=f"limit {bucket} {key}") as tx:
             self.take_in(tx, bucket, key, limits, moment)
 
     def take_in(self, tx: Tx, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None) -> None:

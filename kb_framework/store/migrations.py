@@ -93,6 +93,7 @@ def migrate(
     done: list[str] = []
     with store.write() as tx:
         if not sa.inspect(tx.connection).has_table(tables.migrations.name):
+            tx.backend.prepare(tx.connection)
             tables.migrations.create(tx.connection)
         for plugin, due in itertools.groupby(_due(steps, _applied(tx)), key=lambda pair: pair[0]):
             try:

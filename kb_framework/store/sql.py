@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
@@ -16,15 +16,21 @@ class JsonValues(ColumnElement[Any]):
     """The values of a JSON array as a subquery: one bound parameter however many there are."""
 
     inherit_cache = True
-    _traverse_internals = [("document", sa.sql.visitors.InternalTraversal.dp_clauseelement)]
+    _traverse_internals = [
+        ("document", sa.sql.visitors.InternalTraversal.dp_clauseelement),
+        ("numbers", sa.sql.visitors.InternalTraversal.dp_boolean),
+    ]
 
-    def __init__(self, values: Iterable[int | str]) -> None:
+    def __init__(self, values: Iterable[int | str], *, numbers: bool) -> None:
+        self.numbers = numbers
         self.document = sa.bindparam(None, json.dumps(list(values)), type_=sa.Text, unique=True)
 
 
 def among(column: ColumnElement[Any], values: Iterable[int | str]) -> ColumnElement[bool]:
     """`column IN (values)` for any number of values."""
-    return column.op("IN", is_comparison=True, return_type=sa.Boolean())(JsonValues(values))
+    return column.op("IN", is_comparison=True, return_type=sa.Boolean())(
+        JsonValues(values, numbers=isinstance(column.type, sa.Integer))
+    )
 
 
 class NewUuid(ColumnElement[Any]):
@@ -44,3 +50,13 @@ class JsonObject(ColumnElement[Any]):
     def __init__(self, fields: Mapping[str, ColumnElement[Any]]) -> None:
         self.names = list(fields)
         self.values = list(fields.values())
+
+
+class Forbidden(sa.schema.ExecutableDDLElement):
+    """A trigger that refuses UPDATE or DELETE on a table, with a message: it can only be added to."""
+
+    def __init__(self, table: str, verb: Literal["UPDATE", "DELETE"], message: str) -> None:
+        self.table = table
+        self.verb = verb
+        self.message = message
+        self.name = f"{table}_no_{verb.lower()}"

@@ -23,11 +23,14 @@ from kb_framework.store.backend import VectorFill
 from kb_framework.store.expression import Expression
 from kb_framework.store.side.changes import Changes
 from kb_framework.store.side.tables import TEXT
-from kb_framework.store.sql import JsonObject, JsonValues, NewUuid
+from kb_framework.store.sql import Forbidden, JsonObject, JsonValues, NewUuid
 from kb_framework.store.text import index_fields
 
 if TYPE_CHECKING:
+    from kb_framework.settings import HostSettings
+    from kb_framework.store.backend import Keeper
     from kb_framework.store.side.searching import SideSearch
+    from kb_framework.store.store import Store
 
 # Its functions come from a compiled module without type information.
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
@@ -68,6 +71,14 @@ def _json_object(element: JsonObject, compiler: Any, **options: Any) -> str:
         shown = f"json(iif({shown}, 'true', 'false'))" if isinstance(value.type, sa.Boolean) else shown
         parts.append(f"'{name}', {shown}")
     return f"json_object({', '.join(parts)})"
+
+
+@compiles(Forbidden, "sqlite")
+def _forbidden(element: Forbidden, _: Any, **__: Any) -> str:
+    return (
+        f"CREATE TRIGGER {element.name} BEFORE {element.verb} ON {element.table} "
+        f"BEGIN SELECT RAISE(ABORT, '{element.message}'); END"
+    )
 
 
 class SqliteBackend:
@@ -134,6 +145,26 @@ class SqliteBackend:
     @property
     def side_folder(self) -> Path:
         return self.path.parent / "side"
+
+    def prepare(self, connection: sa.Connection) -> None:
+        """Nothing: a file is as it should be."""
+
+    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None) -> None:
+        """Nothing: there is one writer, who has the file to himself."""
+
+    def take_turns(self, connection: sa.Connection, what: str) -> None:
+        """Nothing, as above."""
+
+    def attempt(self, connection: sa.Connection) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
+        """Nothing: SQLite goes on from the highest."""
+
+    def keeper(self, store: Store, settings: HostSettings) -> Keeper:
+        from kb_framework.store.side.keeper import Keeper as SideKeeper
+
+        return SideKeeper(store, self.side_folder, settings.side_index_min_chunks, settings.side_index_tail_rows)
 
     def close(self) -> None:
         self.writer.dispose()

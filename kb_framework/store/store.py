@@ -17,7 +17,8 @@ from kb_framework.store.tables import organizations
 
 # Whoever changes a row of these changes what a search finds, whichever way the statement was made.
 _CHANGES_CORPUS = re.compile(
-    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts_\d+)\b', re.I
+    r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts(?:_\d+)?)\b',
+    re.I,
 )
 _TX = "kb_tx"
 
@@ -47,6 +48,10 @@ class Tx:
     def savepoint(self) -> sa.NestedTransaction:
         self.backend.prepare_text(self.connection, self.organization_id)
         return self.connection.begin_nested()
+
+    def attempt(self) -> AbstractContextManager[object]:
+        """Whoever catches an error of the database, and goes on, lets it happen in here."""
+        return self.backend.attempt(self.connection)
 
     def owns(self, table: sa.Table) -> sa.ColumnElement[bool]:
         """The condition that a row belongs to this transaction's organization."""
@@ -90,11 +95,16 @@ class Store:
             yield Tx(connection, self.backend, organization_id)
 
     @contextmanager
-    def write(self, organization_id: str = DEFAULT_ORGANIZATION) -> Iterator[Tx]:
-        """All or nothing: it commits at the end, or rolls back on any exception."""
+    def write(self, organization_id: str | None = None, *, queue: str | None = None) -> Iterator[Tx]:
+        """All or nothing: it commits at the end, or rolls back on any exception.
+
+        Nobody else writes for the organization meanwhile; without an organization, nobody else writes at all. Where what is
+        written is nobody's but its own, a `queue` names those who have to wait for each other, and for no one else.
+        """
         with self._translated(), self.backend.writer.begin() as connection:
-            tx = connection.info[_TX] = Tx(connection, self.backend, organization_id)
+            tx = connection.info[_TX] = Tx(connection, self.backend, organization_id or DEFAULT_ORGANIZATION)
             try:
+                self.backend.lock(connection, organization_id, queue)
                 yield tx
                 tx.move_revision()
             finally:

@@ -96,7 +96,7 @@ class UploadsService:
             self._forget(old)
 
     def _forget(self, upload_ids: list[str]) -> None:
-        with self._store.write() as tx:
+        with self._store.write(queue="uploads") as tx:
             tx.execute(sa.delete(uploads).where(uploads.c.id.in_(upload_ids)))
         for upload_id in upload_ids:
             self._files.remove_upload(upload_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from kb_framework.store.sql import Forbidden
 from kb_framework.store.store import Tx
 from kb_knowledge.tables import COLUMNS, INDEXED, events, left_over, snapshot_chunks, snapshots
 
@@ -24,12 +25,7 @@ def create_events(tx: Tx) -> None:
     for table in (events, left_over):
         table.create(tx.connection)
     for verb in ("UPDATE", "DELETE"):
-        tx.execute(
-            sa.text(
-                f"CREATE TRIGGER knowledge_chunk_events_no_{verb.lower()} BEFORE {verb} ON {events.name} "
-                "BEGIN SELECT RAISE(ABORT, 'events cannot be changed or deleted'); END"
-            )
-        )
+        tx.execute(Forbidden(events.name, verb, "events cannot be changed or deleted"))
 
 
 def create_snapshots(tx: Tx) -> None:

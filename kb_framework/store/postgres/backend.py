@@ -1,0 +1,229 @@
+"""Connections to PostgreSQL, who waits for whom, and what its errors mean.
+
+Reading is a REPEATABLE READ, READ ONLY transaction: a consistent view that never waits for writers.
+
+Writing is READ COMMITTED behind advisory locks that last as long as the transaction. Whoever writes for an organization has the
+organization to himself, as on SQLite everybody has the file: what he has read stays so until he commits, so a frozen plan is
+what is applied, and a number that was counted is still right. Writers of different organizations do not wait for each other.
+Whoever writes without naming an organization (migrations, repairs, removing files) has the whole database to himself.
+READ COMMITTED is what makes this work: each statement after the lock sees all that former holders committed, while a snapshot
+from before the wait would not. With one order of locks (the whole, then the organization, then what is shared by name) nobody
+waits in a circle, and there are no serialization failures to repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
+from kb_framework.store import tables
+from kb_framework.store.postgres.keeper import PostgresKeeper
+from kb_framework.store.postgres.text import PostgresText
+from kb_framework.store.postgres.vectors import PostgresVectors
+
+if TYPE_CHECKING:
+    from kb_framework.settings import HostSettings
+    from kb_framework.store.store import Store
+
+log = logging.getLogger("kb.store")
+
+_WHOLE = "whole"
+
+
+class PostgresBackend(PostgresText, PostgresVectors):
+    name = "postgresql"
+
+    def __init__(self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int) -> None:
+        self._url = url
+        self.has_job_types = False
+        self.on_written: Callable[[int], None] = lambda _: None
+        limits = {
+            "statement_timeout": round(statement_timeout * 1000),
+            "lock_timeout": round(busy_timeout * 1000),
+            # An engine that lost its way while it held a lock must not keep the others waiting for ever.
+            "idle_in_transaction_session_timeout": round(statement_timeout * 1000),
+            # The best plan depends on which words and which organization are asked for.
+            "plan_cache_mode": "force_custom_plan",
+        }
+        self._set_up = "; ".join(f"SET {name} = {value}" for name, value in limits.items())
+        options: dict[str, Any] = {
+            "pool_size": pool_size,
+            "max_overflow": pool_size,
+            "pool_timeout": busy_timeout,
+            # After a fail-over the connections of before are of no use: they are noticed and made anew.
+            "pool_pre_ping": True,
+            "use_native_hstore": False,
+        }
+        self.writer = sa.create_engine("postgresql+psycopg://", creator=lambda: self._connect(reading=False), **options)
+        self.reader = sa.create_engine("postgresql+psycopg://", creator=lambda: self._connect(reading=True), **options)
+
+    def _connect(self, *, reading: bool) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(self._url, application_name="kb", autocommit=True)
+        connection.execute(self._set_up.encode())
+        connection.autocommit = False
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else psycopg.IsolationLevel.READ_COMMITTED
+        connection.read_only = reading
+        return connection
+
+    def close(self) -> None:
+        self.writer.dispose()
+        self.reader.dispose()
+
+    # Vectors need an extension, which only its owner may create.
+
+    @property
+    def vectors_missing(self) -> str | None:
+        if self._vectors_missing is _UNKNOWN:
+            with self.reader.connect() as connection:
+                there = connection.exec_driver_sql("SELECT 1 FROM pg_extension WHERE extname = 'vector'").scalar()
+            self._vectors_missing = None if there else _NO_VECTOR
+        return self._vectors_missing
+
+    _vectors_missing: Any = None
+
+    def prepare(self, connection: sa.Connection) -> None:
+        """Before migrations: what the database must have."""
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+        if encoding != "UTF8":
+            raise StoreUnusable(
+                f"the database keeps text as {encoding}, which cannot hold all of it",
+                hint="make one with: CREATE DATABASE kb TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'",
+            )
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector")
+        except exc.DBAPIError as error:
+            log.warning("the extension vector cannot be created, so there is no vector search: %s", _told(error.orig))
+
+    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None = None) -> None:
+        """Wait until this transaction may write: for an organization, for what a queue is about, or for everything."""
+        if organization_id is None and queue is None:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_number(_WHOLE)})")
+            return
+        connection.exec_driver_sql(
+            f"SELECT pg_advisory_xact_lock_shared({_number(_WHOLE)}); "
+            f"SELECT pg_advisory_xact_lock({_number(f'queue {queue}' if queue else f'organization {organization_id}')})"
+        )
+
+    def take_turns(self, connection: sa.Connection, what: str) -> None:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_number(f'shared {what}')})")
+
+    def attempt(self, connection: sa.Connection) -> contextlib.AbstractContextManager[Any]:
+        # An error ends a transaction; within a savepoint it ends no more than that.
+        return connection.begin_nested()
+
+    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
+        (column,) = table.primary_key
+        sequence = f"pg_get_serial_sequence('{table.name}', '{column.name}')"
+        connection.exec_driver_sql(
+            f"SELECT setval({sequence}, greatest((SELECT max({column.name}) FROM {table.name}), nextval({sequence})))"
+        )
+
+    def keeper(self, store: Store, settings: HostSettings) -> PostgresKeeper:
+        return PostgresKeeper(store, self.writer)
+
+    # Errors
+
+    def explain(self, error: BaseException | None) -> KBError | None:
+        if isinstance(error, exc.TimeoutError):
+            return Busy("all connections to the database are in use; try again", hint="KB_DATABASE_POOL_SIZE sets how many")
+        reason = error.orig if isinstance(error, exc.DBAPIError) else None
+        if not isinstance(reason, psycopg.Error):
+            return None
+        state = reason.sqlstate
+        if state is None:
+            # The server was never asked, or did not answer any more.
+            lost = isinstance(reason, psycopg.OperationalError)
+            return StoreUnusable(f"the database cannot be reached: {_told(reason)}", hint=_HINT_REACH) if lost else None
+        for prefix, (kind, message, hint) in _EXPLANATIONS.items():
+            if state.startswith(prefix):
+                return kind(message.format(reason=_told(reason)), hint=hint)
+        return None
+
+    @contextlib.contextmanager
+    def time_limit(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
+        yield
+
+    def begin_plan(self, connection: sa.Connection) -> None:
+        connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
+        connection.execute(sa.delete(tables.plan_items))
+
+    # Health
+
+    def check(self, connection: sa.Connection) -> list[str]:
+        """Indexes that a broken build left behind; of pages PostgreSQL itself complains when it reads them."""
+        broken = (
+            "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+            "WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace"
+        )
+        return [f"the index {name} is not valid" for name in connection.exec_driver_sql(broken).scalars()]
+
+    def copy_to(self, connection: sa.Connection, target: Path) -> None:
+        raise StoreUnusable(
+            "a PostgreSQL database is backed up by its own tools, not by this one",
+            hint='pg_dump --format=custom --file=kb.dump "$KB_DATABASE_URL" and copy KB_DATA_DIR/files after it; '
+            "kb export makes an archive that any store can import",
+        )
+
+    def describe(self) -> dict[str, str]:
+        with self.reader.connect() as connection:
+            server = connection.exec_driver_sql("SHOW server_version").scalar_one()
+            vectors = connection.exec_driver_sql("SELECT extversion FROM pg_extension WHERE extname = 'vector'").scalar()
+        found = {"driver": f"psycopg {psycopg.__version__}, PostgreSQL {server}"}
+        return found | ({"vectors": f"pgvector {vectors}"} if vectors else {})
+
+
+_UNKNOWN = object()
+PostgresBackend._vectors_missing = _UNKNOWN
+_NO_VECTOR = "the extension is missing; as a superuser: CREATE EXTENSION vector (pgvector must be installed on the server)"
+_HINT_REACH = "is the server up, and is KB_DATABASE_URL right?"
+_AGAIN = "try again"
+_RESTARTING = (Busy, "the database server is being stopped or restarted; nothing was changed", _AGAIN)
+_DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "restore a backup of the server")
+# By SQLSTATE, or its class: the kind of error, what to tell, and what to do.
+_EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
+    "55P03": (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait"),
+    "40": (Busy, "others were changing the same at the same time; nothing was changed", _AGAIN),
+    "53100": (
+        DiskFull,
+        "the disk of the database is full; nothing was changed",
+        "free some space on the database server, and try again",
+    ),
+    "53300": (Busy, "the database server has no connection left; try again", "KB_DATABASE_POOL_SIZE sets how many are used"),
+    "53": (Busy, "the database server is out of resources: {reason}; nothing was changed", _AGAIN),
+    "25006": (
+        StoreUnusable,
+        "the database cannot be written; nothing was changed",
+        "is this server a standby? KB_DATABASE_URL must lead to the one that takes writes",
+    ),
+    "25P03": (Busy, "the transaction was idle for too long and was ended; nothing was changed", _AGAIN),
+    "57P": _RESTARTING,
+    "08": (StoreUnusable, "the connection to the database was lost: {reason}", _HINT_REACH),
+    "28": (StoreUnusable, "the database server refused the login: {reason}", "check user and password in KB_DATABASE_URL"),
+    "3D000": (StoreUnusable, "{reason}", "make it with: CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"),
+    "42501": (StoreUnusable, "the database server refused: {reason}", "the user of KB_DATABASE_URL must own the database"),
+    "58": (StoreUnusable, "the disk of the database server failed; nothing was changed", "look into the server's log"),
+    "XX001": _DAMAGED,
+    "XX002": _DAMAGED,
+}
+
+
+def _number(name: str) -> int:
+    """The number of a lock."""
+    return int.from_bytes(hashlib.blake2b(f"kb {name}".encode(), digest_size=8).digest(), signed=True)
+
+
+def _told(reason: BaseException | None) -> str:
+    """The first line of what the server says: no statement, no address."""
+    primary = getattr(getattr(reason, "diag", None), "message_primary", None)
+    return primary or str(reason).partition("\n")[0]
