@@ -6,7 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,39 +31,40 @@ while not ended.is_set():
 """
 
 
-def waited(url: str, work: Any) -> float:
+def waited(url: str, work: Callable[[], Any]) -> float:
     """The 99th percentile of a reader's waits, in seconds, while something else is done."""
-    with subprocess.Popen(
-        [sys.executable, "-c", READER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as reader:
+    command, pipe = [sys.executable, "-c", READER, url], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as reader:
         assert reader.stdin is not None
         assert reader.stdout is not None
-        first = [float(reader.stdout.readline()) for _ in range(20)]
-        assert first
+        for _ in range(20):
+            reader.stdout.readline()
         work()
         reader.stdin.close()
         walls = [float(line) for line in reader.stdout]
-    assert len(walls) > 20, "too few requests to tell"
+    assert len(walls) > 20, f"only {len(walls)} requests: this machine is too busy, or too fast, to tell"
     return statistics.quantiles(walls, n=100)[98]
 
 
-def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thousand_chunks(filled, kb_home) -> None:
+def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thousand_chunks(filled, opened) -> None:
     filled(10_000, 10)
+    here = opened()
+    # Else the server would begin with building it.
+    here.kb.upkeep.keeper().run(patience=60)
+    here.close()
     server = start_server()
     try:
         engine = Engine(HttpTransport(server.url))
 
-        def beside_other_work() -> None:
+        def other_work() -> None:
             # A delete takes a core, as any work does: what it adds to that is compared.
-            command = "import time; end = time.monotonic() + 10\nwhile time.monotonic() < end: pass"
+            command = "import time; end = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
             subprocess.run([sys.executable, "-c", command], check=True)
 
-        idle = waited(server.url, beside_other_work)
-        started = time.perf_counter()
+        idle = waited(server.url, other_work)
         deleting = waited(server.url, lambda: engine.post("/bulk/delete", {"tags": ["old"]}))
-        seconds = time.perf_counter() - started
     finally:
         stop_server(server)
 
-    sys.stderr.write(f"\np99 of readers: {idle * 1000:.0f} ms, {deleting * 1000:.0f} ms during {seconds:.1f} s of deleting\n")
+    sys.stderr.write(f"\np99 of readers: {idle * 1000:.0f} ms beside other work, {deleting * 1000:.0f} ms beside the delete\n")
     assert deleting <= 3 * idle
