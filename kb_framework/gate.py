@@ -20,6 +20,8 @@ log = logging.getLogger("kb.http")
 
 # In the scope of a request that comes from this process: who asks. Nothing that arrives over a network can set it.
 IN_PROCESS_ACTOR = "kb.actor"
+# What is open to every key, because whatever is behind it comes through the gate again: the host's own `/mcp`, nothing else.
+ANY_KEY = "any key"
 # Of an ISO time: up to the minute. A key's use is noted once a minute, since every note is a write.
 _MINUTE = 16
 
@@ -44,7 +46,7 @@ class Gate:
             if actor.key_id is not None:
                 log.error("the route %s names no permission, so it is closed to keys", handler.handler_name)
                 raise Forbidden("this route names no permission, so no key opens it")
-        else:
+        elif permission != ANY_KEY:
             actor.require(permission)
         connection.scope["state"]["actor"] = actor
 

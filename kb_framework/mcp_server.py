@@ -277,10 +277,13 @@ def serve_stdio(engine: Callable[[], Engine], plugins: Plugins, profile: Profile
 def http_app(engine: Callable[[Actor], Engine], plugins: Plugins) -> tuple[Any, Any]:
     """An ASGI handler for `/mcp`, and the lifespan that it needs.
 
-    Host, Origin and key are checked by the application around it. A session belongs to the key that began it.
+    Host, Origin and key are checked by the application around it, permissions by the routes that tools ask. A session
+    belongs to the key that began it.
     """
     from litestar import asgi
     from litestar.types import Receive, Scope, Send
+
+    from kb_framework.gate import ANY_KEY
 
     server = create_server(engine, plugins, "admin")
     server.streamable_http_app(
@@ -289,7 +292,7 @@ def http_app(engine: Callable[[Actor], Engine], plugins: Plugins) -> tuple[Any, 
     )
     manager = server.session_manager
 
-    @asgi("/mcp", copy_scope=True, opt={"permission": "engine.view"})
+    @asgi("/mcp", copy_scope=True, opt={"permission": ANY_KEY})
     async def mcp_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         actor: Actor = scope["state"]["actor"]
         owner = AccessToken(token="", client_id=actor.key_id or "", scopes=[], subject=actor.user_id)

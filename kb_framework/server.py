@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -59,6 +60,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=_protocol(),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -94,6 +96,15 @@ async def _threads(_: object) -> AsyncIterator[None]:
     """Enough threads for handlers: those that wait for the one writer must leave some to readers."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-handler"))
     yield
+
+
+def _protocol() -> Any:
+    try:
+        from kb_framework.heads import BoundedHeads
+    except ImportError:
+        # Where httptools is not installed uvicorn takes h11, which has a limit of its own.
+        return "h11"
+    return BoundedHeads
 
 
 def _is_loopback(host: str) -> bool:

@@ -47,6 +47,8 @@ _ASSETS = "/assets/swagger"
 _KEY_SCHEME = "key"
 _OPEN = {"permission": PUBLIC}
 _WRAPPING_BYTES = 1_000_000
+# What decides who is let in must not be said twice.
+_ONCE = {b"host", b"origin", b"authorization", b"content-type"}
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,
     403: errors.Forbidden,
@@ -315,7 +317,7 @@ class Edge:
                 message["headers"] = [*message["headers"], *own]
             await send(message)
 
-        refusal = self._refusal(scope["path"], dict(scope["headers"]))
+        refusal = self._refusal(scope["path"], scope["headers"])
         if refusal is not None:
             body = json.dumps(refusal.flat()).encode()
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -338,10 +340,17 @@ class Edge:
             },
         )
 
-    def _refusal(self, path: str, headers: dict[bytes, bytes]) -> errors.KBError | None:
+    def _refusal(self, path: str, given: Iterable[tuple[bytes, bytes]]) -> errors.KBError | None:
         """A page that reached this port by a name of its own (DNS rebinding), or that posts from elsewhere, is refused."""
         if "\x00" in path or "\ufffd" in path:
             return errors.InvalidInput("path: must be valid UTF-8 without NUL", field="path")
+        headers: dict[bytes, bytes] = {}
+        for name, value in given:
+            if name in _ONCE and name in headers:
+                # A proxy in front may have looked at the other.
+                shown = name.decode()
+                return errors.InvalidInput(f"{shown}: there must be only one such header", field=shown)
+            headers[name] = value
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_allowed(host):
             return errors.Forbidden(
@@ -355,7 +364,7 @@ class Edge:
 
     def _is_allowed(self, netloc: str) -> bool:
         try:
-            name = urlsplit(f"//{netloc}").hostname or ""
+            name = "" if "@" in netloc else urlsplit(f"//{netloc}").hostname or ""
         except ValueError:
             return False
         if name == "localhost" or name in self._allowed:

@@ -281,6 +281,27 @@ def test_two_hundred_clients_at_once_are_all_answered(served: tuple[RunningServe
     assert many(search) == [200] * CLIENTS
 
 
+def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(served: tuple[RunningServer, str]) -> None:
+    """Whoever is answered 201 finds the note; whoever is sent away, with 429 or 503, has left nothing."""
+    server, key = served
+    shown = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    barrier = threading.Barrier(CLIENTS)
+
+    def write(number: int) -> int:
+        barrier.wait()
+        note = json.dumps({"text": f"written by {number}"}).encode()
+        return raw(server.url, "POST", "/api/v1/notes", note, **shown)[0]
+
+    def count() -> int:
+        return json.loads(raw(server.url, "GET", "/api/v1/documents", None, **shown)[2])["meta"]["total"]
+
+    before = count()
+    statuses = many(write)
+
+    assert set(statuses) <= {201, 429, 503}
+    assert count() - before == statuses.count(201) > 0
+
+
 def test_a_body_that_never_comes_is_given_up(served: tuple[RunningServer, str]) -> None:
     server, key = served
     parts = urlsplit(server.url)
@@ -293,6 +314,31 @@ def test_a_body_that_never_comes_is_given_up(served: tuple[RunningServer, str]) 
 
     assert answer.startswith("HTTP/1.1 408"), answer
     assert "request_timeout" in answer
+
+
+def answer_to(url: str, head: str, seconds: float = 30) -> str:
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=seconds) as connection:
+        connection.sendall(head.replace("HOST", parts.netloc).encode())
+        return connection.recv(65536).decode()
+
+
+def test_a_head_that_is_too_long_is_not_read_on(served: tuple[RunningServer, str]) -> None:
+    endless = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 200_000}"
+    assert answer_to(served[0].url, endless).startswith("HTTP/1.1 400")
+    fine = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 8000}\r\n\r\n"
+    assert answer_to(served[0].url, fine).startswith("HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("extra", ["Host: HOST", "Origin: http://HOST\r\nOrigin: http://evil.example", "Host: evil.example"])
+def test_what_decides_who_is_let_in_is_not_said_twice(served: tuple[RunningServer, str], extra: str) -> None:
+    head = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\n{extra}\r\n\r\n"
+    assert answer_to(served[0].url, head).startswith("HTTP/1.1 400")
+
+
+def test_a_host_with_a_users_name_is_no_host(served: tuple[RunningServer, str]) -> None:
+    head = "GET /api/v1/health/live HTTP/1.1\r\nHost: evil.example@HOST\r\n\r\n"
+    assert answer_to(served[0].url, head).startswith("HTTP/1.1 403")
 
 
 def test_pages_may_not_be_framed_and_nothing_is_sniffed(served: tuple[RunningServer, str]) -> None:

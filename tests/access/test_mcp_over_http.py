@@ -66,6 +66,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Engine(HttpTransport(server.url, admin)) as engine:
         for name, (role, org) in wanted.items():
             keys[name] = engine.post("/keys", {"user": name, "role": role, "organization": org})["key"]
+        agent = {"user": "agent", "role": "viewer", "organization": "acme", "permissions": ["documents.read"]}
+        keys |= {"root": admin, "agent": engine.post("/keys", agent)["key"]}
     yield Served(server, keys)
     stop_server(server)
 
@@ -126,6 +128,38 @@ def test_tools_are_listed_and_work_only_for_those_who_may(served: Served, mode: 
     refused = served.talk("acme viewer", add, mode)
     assert refused.is_error
     assert (refused.structured_content["error"], refused.structured_content["permission"]) == ("forbidden", "documents.write")
+
+
+def test_a_key_that_may_only_read_documents_is_enough_for_an_agent(served: Served) -> None:
+    """The read-only key of docs/access.md: it needs no permission beyond those of its tools."""
+
+    async def use(client: Client) -> tuple[set[str], Any]:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        return names, await client.call_tool("kb_search", {"query": "otters"})
+
+    names, found = served.talk("agent", use, MODES[0])
+
+    assert "kb_search" in names
+    assert "kb_addnote" not in names
+    assert not found.is_error
+
+
+def test_a_key_that_is_revoked_or_rotated_ends_a_session_that_is_under_way(served: Served) -> None:
+    from kb_framework.client import Engine, HttpTransport
+
+    with Engine(HttpTransport(served.server.url, served.keys["root"])) as engine:
+        for end in ("revoke", "rotate"):
+            made = engine.post("/keys", {"user": "leaving", "role": "viewer"})
+            shown = {"Authorization": f"Bearer {made['key']}"}
+            status, answered, _ = served.post(HELLO, **shown)
+            session = {"Mcp-Session-Id": answered["mcp-session-id"], "Mcp-Protocol-Version": "2025-06-18", **shown}
+            assert served.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)[0] == 202
+            listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+            assert (status, served.post(listing, **session)[0]) == (200, 200)
+
+            engine.delete(f"/keys/{made['id']}") if end == "revoke" else engine.post(f"/keys/{made['id']}/rotate")
+
+            assert served.post(listing, **session)[0] == 401
 
 
 def test_a_session_belongs_to_the_key_that_began_it(served: Served) -> None:
