@@ -8,7 +8,8 @@ The command runs in this process, as it does for a person who serves nothing, so
 told; then the whole folder is added twice by the command as such, to see what an unchanged tree costs.
 
 With `--memory` it writes a folder of that size (altered copies of the documents, so that none is there twice, and some files
-as large as is allowed) and adds that, while the memory of the command and of its workers is watched.
+as large as is allowed) and adds that, while the memory of the command and of its workers is watched. It ends with an error where
+all of them together ever had more than a gigabyte. What processes share is counted in each of them (RSS), and also once (PSS).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from typing import Any
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "docs"
 # Seconds between two looks at the memory.
 _LOOK = 0.1
+_SELDOM = 50
+_GIGABYTE = 1_000_000_000
 
 
 class Stages:
@@ -66,7 +69,7 @@ def own_tree(folder: Path) -> Path:
 def measure(folder: Path, home: Path) -> dict[str, Any]:
     """One `kb add` in this process."""
     os.environ["KB_DATA_DIR"] = str(home)
-    from kb_documents import folder_commands, prepare
+    from kb_documents import folder_commands, language, prepare
 
     from kb_framework.app import open_kb
     from kb_framework.bootstrap import read_bootstrap
@@ -87,6 +90,7 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
     cli.engine = Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)
 
     kb.embedding.encode(["load the model"])
+    language._model()
     stages.seconds.clear()
     before = _library_seconds()
     started, processor = time.perf_counter(), time.process_time()
@@ -210,16 +214,24 @@ def _altered(place: Path, original: Path, number: int) -> int:
 
 
 def measure_memory(folder: Path, home: Path) -> dict[str, Any]:
-    """One `kb add` as a process of its own, looked at all the time; memory that processes share is counted in each."""
+    """One `kb add` as a process of its own, looked at all the time."""
     started = time.perf_counter()
     process = command(folder, home)
-    peaks = {"command": 0, "workers": 0, "together": 0}
+    peaks = {"command": 0, "workers": 0, "together": 0, "together_shared_once": 0}
+    course: list[int] = []
     finished = threading.Event()
 
     def look() -> None:
+        looks = 0
         while not finished.wait(_LOOK):
-            own, workers = _resident(process.pid), sum(map(_resident, _children(process.pid)))
-            now = {"command": own, "workers": workers, "together": own + workers}
+            workers = list(_children(process.pid))
+            own, theirs = _resident(process.pid), sum(map(_resident, workers))
+            now = {"command": own, "workers": theirs, "together": own + theirs}
+            if looks % _SELDOM == 0:
+                # This is slow to find out.
+                now["together_shared_once"] = sum(map(_proportional, [process.pid, *workers]))
+                course.append(own + theirs)
+            looks += 1
             peaks.update({name: max(peaks[name], value) for name, value in now.items()})
 
     watching = threading.Thread(target=look)
@@ -237,8 +249,19 @@ def measure_memory(folder: Path, home: Path) -> dict[str, Any]:
         **{state: outcome[state] for state in ("added", "unchanged", "failed")},
         "seconds": round(wall, 1),
         "documents_per_second": round(len(files) / wall, 1),
-        "peak_rss_megabytes": {name: round(value / 1e6) for name, value in peaks.items()},
+        "peak_megabytes": {name: round(value / 1e6) for name, value in peaks.items()},
+        "megabytes_by_tenths_of_the_run": [round(course[len(course) * part // 10] / 1e6) for part in range(10)] if course else [],
+        "within_a_gigabyte": peaks["together"] <= _GIGABYTE,
     }
+
+
+def _proportional(process: int) -> int:
+    """What it has in memory, shares of what it shares."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def _resident(process: int) -> int:
@@ -288,7 +311,9 @@ def main() -> None:
         print(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f"{name:<25} {value}")
+            print(f"{name:<32} {value}")
+    if not found.get("within_a_gigabyte", True):
+        sys.exit("more than a gigabyte of memory was used")
 
 
 def _made(folder: Path) -> Path:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +266,63 @@ def test_watching_follows_an_editors_save(kb_home: Path, notes: Path) -> None:
     out, _ = process.communicate(timeout=60)
 
     assert "1 updated" in out and "removed" not in out.replace("0 removed", "")
+
+
+# Files inside files
+
+
+def packed(place: Path, **members: str) -> None:
+    with zipfile.ZipFile(place, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(f"{name}.md", text)
+
+
+def inside(engine: Engine) -> set[str]:
+    return {path.rpartition("/")[2] for path in documents(engine) if ".zip/" in path}
+
+
+def test_d6_what_an_archive_no_longer_holds_is_removed_with_the_next_sync(here: Here, kb_engine: Engine, notes: Path) -> None:
+    packed(notes / "a.zip", kept="the text that stays", lost="the text that goes")
+    here.sync(notes)
+    assert inside(kb_engine) == {"kept.md", "lost.md"}
+
+    packed(notes / "a.zip", kept="the text that stays")
+
+    assert here.sync(notes) == {"updated": 1, "unchanged": 4, "removed": 1}
+    assert inside(kb_engine) == {"kept.md"}
+    assert here.sync(notes) == {"unchanged": 5}
+
+
+def test_d6_a_file_that_was_renamed_inside_an_archive_is_the_same_document(here: Here, kb_engine: Engine, notes: Path) -> None:
+    packed(notes / "a.zip", first="the text that stays")
+    here.sync(notes)
+    before = {item["id"] for item in documents(kb_engine).values()}
+
+    packed(notes / "a.zip", second="the text that stays")
+    here.sync(notes)
+
+    assert inside(kb_engine) == {"second.md"}
+    assert {item["id"] for item in documents(kb_engine).values()} == before
+
+
+def test_d6_what_cannot_be_read_in_an_archive_any_more_has_not_left_it(here: Here, kb_engine: Engine, notes: Path) -> None:
+    packed(notes / "a.zip", kept="the text that stays", broken="good text so far")
+    here.sync(notes)
+
+    packed(notes / "a.zip", kept="the text that stays", broken="")
+    here.sync(notes)
+    assert inside(kb_engine) == {"kept.md", "broken.md"}
+
+    (notes / "a.zip").write_bytes(b"PK\x03\x04 this is no archive any more")
+    here.sync(notes)
+    assert inside(kb_engine) == {"kept.md", "broken.md"}
+
+
+def test_d6_adding_removes_nothing_that_an_archive_no_longer_holds(here: Here, kb_engine: Engine, notes: Path) -> None:
+    packed(notes / "a.zip", kept="the text that stays", lost="the text that goes")
+    here.add(notes)
+
+    packed(notes / "a.zip", kept="the text that stays")
+    here.add(notes)
+
+    assert inside(kb_engine) == {"kept.md", "lost.md"}

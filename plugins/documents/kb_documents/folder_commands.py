@@ -207,11 +207,9 @@ def _sync_once(
         raise InvalidInput(f"{folder} cannot be read ({listing.unreadable[folder.resolve().as_posix()]}); nothing was changed")
     compared = _compared(cli, listing, folder)
     outcomes = _send(cli, listing, compared, fields)
-    gone = [
-        item["source"]
-        for item in compared["vanished"]
-        if not listing.could_not_see(item["source"]) and not os.path.lexists(item["source"].split(INSIDE)[0])
-    ]
+    # What was sent may be an archive or a mail that no longer holds what it held.
+    vanished = _compared(cli, listing, folder)["vanished"] if compared["files"] else compared["vanished"]
+    gone = [item["source"] for item in vanished if _is_gone(listing, item["source"])]
     if keep or not gone:
         return outcomes, {}
     if not listing.files and not force:
@@ -220,6 +218,12 @@ def _sync_once(
             hint="is its disk mounted? --force removes the documents",
         )
     return outcomes, cli.engine.forget_sources(gone, force=force or None)
+
+
+def _is_gone(listing: Listing, source: str) -> bool:
+    """Whether a file that the engine misses is not there any more, or is no longer inside another that is."""
+    outer, inside, _ = source.partition(INSIDE)
+    return not listing.could_not_see(outer) and (not os.path.lexists(outer) or (bool(inside) and listing.has(outer)))
 
 
 def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:

@@ -47,6 +47,9 @@ class Listing:
         """Whether a file may still be there, behind something that could not be read."""
         return any(source == place or source.startswith(place + "/") for place in self.unreadable)
 
+    def has(self, source: str) -> bool:
+        return any(file.source == source for file in self.files)
+
 
 def stat_file(place: Path, shown: str) -> File:
     state = place.stat()

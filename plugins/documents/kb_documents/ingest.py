@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE, LARGE, together
 from kb_documents.models import FileFields
-from kb_documents.prepare import HOLDS, Incoming, Preparation, Ready
+from kb_documents.prepare import HOLDS, NOT_READ, Incoming, Preparation, Ready
 from kb_documents.sources import take_path
 from kb_documents.tables import sources
 from kb_framework.api import Attachment, Changes
@@ -168,8 +168,12 @@ class Ingest:
             return error
         item.ready = None
         inner = [self._inside(incoming, item.outcome.document_id, file) for file in extracted.attachments]
-        inside = tuple(_told(*pair) for pair in zip(inner, self.add(inner), strict=True))
-        self._remember_finished(incoming)
+        outcomes = self.add(inner)
+        inside = tuple(_told(*pair) for pair in zip(inner, outcomes, strict=True))
+        refused = [file.source for file, outcome in zip(inner, outcomes, strict=True) if isinstance(outcome, KBError)]
+        self._remember_finished(
+            incoming, [source for source in refused if source], all_read=not NOT_READ & extracted.metadata.keys()
+        )
         return item.outcome._replace(attachments=inside)
 
     def _inside(self, outer: Incoming, parent_id: int, file: Attachment) -> Incoming:
@@ -292,7 +296,7 @@ class Ingest:
         """Write one file, unless it changes a document that is there."""
         incoming, ready = item.incoming, item.ready
         item.outcome = item.content = None
-        item.holds_files = ready is not None and bool(ready.extracted.attachments)
+        item.holds_files = ready is not None and bool(ready.extracted.attachments or NOT_READ & ready.extracted.metadata.keys())
         if item.error:
             item.error.details["job_id"] = self._job(tx, incoming, status="failed", error=item.error.message)
             return None
@@ -427,13 +431,17 @@ class Ingest:
         }
         tx.execute(_INSERT_SOURCE, row)
 
-    def _remember_finished(self, incoming: Incoming) -> None:
-        """Note that the files inside are there as well."""
+    def _remember_finished(self, incoming: Incoming, refused: Sequence[str], *, all_read: bool) -> None:
+        """Note that the files inside are there as well. Those that could not be read this time have not left for that."""
         modified = getattr(incoming.fields, "modified_ns", None)
-        if incoming.source is not None and modified is not None:
-            with self._store.write(incoming.actor.organization_id) as tx:
-                here = (tx.owns(sources), sources.c.source == incoming.source)
-                tx.execute(sa.update(sources).where(*here).values(modified_ns=modified))
+        if incoming.source is None or modified is None:
+            return
+        with self._store.write(incoming.actor.organization_id) as tx:
+            inside = sources.c.source.startswith(incoming.source + INSIDE, autoescape=True)
+            still_there = among(sources.c.source, refused) if all_read else inside
+            tx.execute(sa.update(sources).where(tx.owns(sources), still_there).values(seen_at=now()))
+            here = (tx.owns(sources), sources.c.source == incoming.source)
+            tx.execute(sa.update(sources).where(*here).values(modified_ns=modified))
 
 
 class Replace:

@@ -21,6 +21,8 @@ from kb_framework.store.documents import content_hash
 
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"
+# There as well: files inside that could not be read, or not all of them.
+NOT_READ = frozenset({"not_read", "files_not_read", "empty_files"})
 # Chunks that are embedded in one call.
 _AT_ONCE = 1024
 

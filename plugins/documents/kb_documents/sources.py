@@ -45,12 +45,19 @@ class SourcesService:
         )
 
     def _vanished(self, tx: Tx, root: str, present: set[str]) -> list[VanishedSource]:
+        """Files that are gone, and files that an archive or a mail no longer holds."""
         below = root.rstrip("/") + "/"
-        query = sa.select(sources.c.source, sources.c.document_id).where(
-            tx.owns(sources), sources.c.source.startswith(below, autoescape=True)
-        )
-        rows = tx.execute(query.order_by(sources.c.source))
-        return [VanishedSource(source=row[0], document_id=row[1]) for row in rows if row[0].split(INSIDE)[0] not in present]
+        columns = (sources.c.source, sources.c.document_id, sources.c.modified_ns, sources.c.seen_at)
+        query = sa.select(*columns).where(tx.owns(sources), sources.c.source.startswith(below, autoescape=True))
+        rows = tx.execute(query.order_by(sources.c.source)).all()
+        # Whoever reads a file sees those inside it afterwards. Until all of them are there, it has no time of change.
+        read = {row.source: row.seen_at for row in rows if row.modified_ns is not None}
+        found = []
+        for row in rows:
+            outer, inside, _ = row.source.partition(INSIDE)
+            if outer not in present or (inside and row.seen_at < read.get(outer, "")):
+                found.append(VanishedSource(source=row.source, document_id=row.document_id))
+        return found
 
     def forget(self, wanted: ForgetIn, actor: Actor) -> ForgetOut:
         """Let go of sources. A document without any other source is deleted, under the same threshold as any bulk delete."""

@@ -201,11 +201,12 @@ def _unpacked(kind: str, data: bytes, name: str) -> Extracted:
         raise ExtractionFailed("the file is password-protected")
     if unpacking.refused and not unpacking.files:
         raise ExtractionFailed(f"nothing in the archive can be read: {'; '.join(unpacking.refused[:3])}")
+    unread = {"not_read": unpacking.refused, "empty_files": unpacking.empty}
     return Extracted(
         "\n".join(_listing(unpacking)),
         media="archive",
         title=short,
-        metadata={"files": len(unpacking.files), **({"not_read": unpacking.refused[:100]} if unpacking.refused else {})},
+        metadata={"files": len(unpacking.files), **{name: reasons[:100] for name, reasons in unread.items() if reasons}},
         attachments=tuple(unpacking.files),
     )
 
