@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import glob
 import os
 import sys
@@ -229,6 +230,10 @@ def _is_gone(listing: Listing, source: str) -> bool:
 def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Upload the wanted files, several at a time; what each came to."""
     files: list[File] = compared["files"]
+    if files:
+        # Commands end before their garbage matters; this one may go on for hours. What is there by now is there to stay.
+        gc.freeze()
+        gc.enable()
     wanted = {file.source for file in files}
     outcomes = [{"path": file.shown, "state": "unchanged"} for file in listing.files if file.source not in wanted]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
