@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -83,8 +83,8 @@ class Files(Protocol):
         """Whether somebody, in any process, reads the files of a moment."""
         ...
 
-    def remove_abandoned(self) -> None:
-        """Delete what a killed process staged and never published, and parts of uploads that nobody finished."""
+    def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
+        """Delete what a killed process staged and never published, and parts of uploads that nobody waits for."""
         ...
 
     def keys(self) -> set[str]:
@@ -229,13 +229,14 @@ class LocalFiles:
     def is_pinned(self) -> bool:
         return any(not _is_old(path) for path in self.root.glob(f"{_PINNED}*"))
 
-    def remove_abandoned(self) -> None:
+    def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
         for pattern in (f"{_STAGED}*", f"{_PINNED}*"):
             for path in filter(_is_old, self.root.glob(pattern)):
                 with contextlib.suppress(OSError):
                     path.unlink()
         for folder in filter(_is_old, self._uploads.glob("*")):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.name not in waiting:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def keys(self) -> set[str]:
         return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}

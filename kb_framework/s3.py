@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -151,8 +151,9 @@ class S3Files:
     def is_pinned(self) -> bool:
         return any(not _is_old(found) for found in self._list(_PINNED))
 
-    def remove_abandoned(self) -> None:
+    def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
         old = [found["path"] for place in (_STAGED, _PINNED, _UPLOADS) for found in self._list(place) if _is_old(found)]
+        old = [path for path in old if path.split("/")[1] not in waiting]
         if old:
             with _explained("removed"):
                 self._s3.delete(self._store, old)

@@ -116,6 +116,9 @@ class HostSettings(Section):
         le=100,
         description="Bulk operations on a larger share of all documents need force; 0 switches this off.",
     )
+    worker_lease: Number = Field(
+        60.0, gt=0, le=86_400, description="Seconds after which the file of a worker that gave no sign of life is taken over."
+    )
     max_file_bytes: WholeNumber = Field(100_000_000, ge=1, description="Larger files are refused.")
     max_text_chars: WholeNumber = Field(20_000_000, ge=1000, description="A file that holds more text than this is refused.")
     max_archive_files: WholeNumber = Field(10_000, ge=1, description="An archive with more files than this is refused.")

@@ -54,6 +54,13 @@ def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
     return result.inserted_primary_key[0]  # type: ignore[index]
 
 
+def finish_job(tx: Tx, job_id: int, *, status: str, **values: Any) -> None:
+    """End a job that was written before it was done; it is about one file."""
+    failed = int(status == "failed")
+    row = {"status": status, "matched": 1, "succeeded": 1 - failed, "failed": failed, "finished_at": now(), **values}
+    tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(row))
+
+
 def select_jobs(tx: Tx) -> sa.Select:
     """The organization's jobs with the fields that the world sees."""
     table = typed_jobs if has_job_types(tx) else jobs

@@ -33,8 +33,13 @@ OPEN_TO_ALL = {
     "/assets/swagger/{file_path:path}",
 }
 
-# They work on the data folder's files, which only its owner can: no route is involved.
-LOCAL_COMMANDS = {"kb_framework.commands", "kb_maintenance.commands", "kb_embeddings.commands"}
+# They work on the data folder's files, which only its owner can, or are an engine themselves: no route is involved.
+LOCAL_COMMANDS = {
+    "kb_framework.commands",
+    "kb_maintenance.commands",
+    "kb_embeddings.commands",
+    "kb_documents.worker_commands",
+}
 
 
 def names_of_permissions_missing() -> list[str]:

@@ -17,6 +17,12 @@ def add_file(engine: Engine, filename: str, data: bytes, **fields: Any) -> dict[
     return engine.upload("/documents", filename, data, given(**fields))
 
 
+def queue_file(engine: Engine, filename: str, data: bytes, **fields: Any) -> dict[str, Any]:
+    """Leave a file to a worker; its job."""
+    form = {"fields": given(**fields), "files": [("file", filename, data)]}
+    return json.loads(engine.request("POST", "/documents", params={"queue": "true"}, **form).body)["job"]
+
+
 def add_files(engine: Engine, files: Sequence[tuple[str, bytes, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Each file's name, content and fields; for each either its `response` or its `error`."""
     parts = [("files", name, data) for name, data, _ in files]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -14,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE, LARGE, together
+from kb_documents.ingest_queue import settle
 from kb_documents.models import FileFields
 from kb_documents.prepare import HOLDS, NOT_READ, Incoming, Preparation, Ready
 from kb_documents.sources import take_path
@@ -298,14 +298,15 @@ class Ingest:
         item.outcome = item.content = None
         item.holds_files = ready is not None and bool(ready.extracted.attachments or NOT_READ & ready.extracted.metadata.keys())
         if item.error:
-            item.error.details["job_id"] = self._job(tx, incoming, status="failed", error=item.error.message)
+            if not incoming.queued or item.error.http_status < 500:
+                item.error.details["job_id"] = self._job(tx, item, status="failed", error=item.error.message)
             return None
         known = self._known(tx, incoming)
         if known.unchanged:
             metadata = sa.select(documents.c.metadata).where(documents.c.id == known.unchanged)
             item.holds_files = HOLDS in tx.scalar(metadata)
             self._remember(tx, item, known.unchanged, known)
-            job_id = self._job(tx, incoming, status="duplicate", document_id=known.unchanged)
+            job_id = self._job(tx, item, status="duplicate", document_id=known.unchanged)
             item.outcome = Outcome(known.unchanged, job_id, "unchanged")
         elif ready and not known.changed:
             item.outcome = self._insert(tx, item, ready, known)
@@ -326,10 +327,10 @@ class Ingest:
             "file": item.key,
         }
         tags = [*extracted.tags, *fields.tags]
-        job = str(uuid.uuid4())
+        job = incoming.new_job()
         document_id = insert_empty(tx, values, tags, len(ready.pieces))
         item.content = Content(document_id, ready.title, list(enumerate(ready.pieces)), job, ready.vectors)
-        job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
+        job_id = self._job(tx, item, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
         return Outcome(document_id, job_id, "added")
 
@@ -378,9 +379,9 @@ class Ingest:
         }
         if old.file != item.key:
             release_files(tx, sa.select(documents.c.id).where(documents.c.id == document_id))
-        job = str(uuid.uuid4())
+        job = incoming.new_job()
         replace_content(tx, document_id, values, ready.pieces, job, ready.vectors, self._space(tx, bool(ready.vectors)))
-        job_id = self._job(tx, incoming, uuid=job, document_id=document_id)
+        job_id = self._job(tx, item, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
         self._publish(tx, [item])
         return job_id
@@ -392,7 +393,13 @@ class Ingest:
             assert item.staged is not None
             self._files.publish(item.staged)
 
-    def _job(self, tx: Tx, incoming: Incoming, *, status: str = "done", **values: Any) -> int:
+    def _job(self, tx: Tx, item: _Item, *, status: str = "done", **values: Any) -> int:
+        incoming = item.incoming
+        if incoming.queued:
+            # With more files inside, the job ends when they are there as well.
+            if not item.holds_files or status == "failed":
+                settle(tx, incoming.queued, **{"status": status, "error": None, **values})
+            return incoming.queued.job_id
         failed = int(status == "failed")
         counts = {"matched": 1, "succeeded": 1 - failed, "failed": failed}
         named = incoming.path or incoming.fields.title

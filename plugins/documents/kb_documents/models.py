@@ -106,6 +106,12 @@ class Job(BaseModel):
     finished_at: str | None
 
 
+class QueuedFile(BaseModel):
+    """A file that a worker will make a document of; `GET /jobs/{id}` tells when."""
+
+    job: Job
+
+
 class Chunk(BaseModel):
     """A chunk; further fields are those of plugins."""
 

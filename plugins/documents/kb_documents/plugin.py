@@ -13,6 +13,7 @@ def kb_migrations() -> list[api.Migration]:
     return [
         api.Migration(1, "uploads", "kb_documents.migrations:create_uploads"),
         api.Migration(2, "sources", "kb_documents.migrations:create_sources"),
+        api.Migration(3, "queue", "kb_documents.migrations:create_queue"),
     ]
 
 
@@ -20,6 +21,8 @@ def kb_migrations() -> list[api.Migration]:
 def kb_services() -> list[api.Service]:
     return [
         api.Service("documents", "kb_documents.service:DocumentsService"),
+        api.Service("ingest", "kb_documents.ingest:Ingest"),
+        api.Service("ingest_queue", "kb_documents.ingest_queue:IngestQueue"),
         api.Service("uploads", "kb_documents.uploads:UploadsService"),
         api.Service("source_files", "kb_documents.sources:SourcesService"),
     ]
@@ -115,6 +118,7 @@ def kb_commands() -> list[api.Command]:
         command("tags", "tags", "List tags with their counts."),
         command("tags rename", "rename_tag", "Rename a tag everywhere."),
         command("tags merge", "merge_tags", "Merge tags into one."),
+        command("worker", "worker", "Make documents of files that wait in the queue.", "worker_commands"),
         command("jobs", "jobs", "List jobs: what was ingested or changed, and how it went."),
         command("jobs show", "show_job", "Show one job with its errors."),
     ]
@@ -141,7 +145,7 @@ def kb_tools() -> list[api.Tool]:
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
     names = (
-        "add_note add_file add_files list_documents get_document get_document_chunks get_file "
+        "add_note add_file add_files queue_file list_documents get_document get_document_chunks get_file "
         "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
         "list_jobs get_job get_sources compare_sources forget_sources start_upload append_upload finish_upload"
     )

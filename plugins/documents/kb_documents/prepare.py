@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from kb_documents.extraction import Extraction
 from kb_documents.language import detect
@@ -27,6 +29,14 @@ NOT_READ = frozenset({"not_read", "files_not_read", "empty_files"})
 _AT_ONCE = 1024
 
 
+class Queued(NamedTuple):
+    """The job of a file that waited, and the lease of the worker who has it."""
+
+    job_id: int
+    uuid: str
+    lease: str
+
+
 @dataclass(frozen=True, slots=True)
 class Incoming:
     data: bytes
@@ -37,10 +47,15 @@ class Incoming:
     is_note: bool = False
     # How many files this one is inside of.
     depth: int = 0
+    queued: Queued | None = None
     content_hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "content_hash", sha256(self.data).hexdigest())
+
+    def new_job(self) -> str:
+        """The UUID of the job that is about this file."""
+        return self.queued.uuid if self.queued else str(uuid.uuid4())
 
     @property
     def source(self) -> str | None:

@@ -14,7 +14,7 @@ from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, MultipartBody, QueryParameter, RawBody
 from litestar.response import Stream
-from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED
+from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED, HTTP_202_ACCEPTED
 from pydantic import BaseModel, ConfigDict
 
 from kb_documents import models
@@ -86,6 +86,11 @@ def _answer(added: models.Added) -> Response[models.Added]:
 
 
 ALREADY_THERE = {200: Answer(models.Added, "The content is already there, or an existing document was updated")}
+FILE_ANSWERS = {
+    **ALREADY_THERE,
+    201: Answer(models.Added, "Document created"),
+    202: Answer(models.QueuedFile, "The file waits for a worker"),
+}
 
 
 @post("/notes", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "documents.write"})
@@ -96,14 +101,18 @@ def add_note(
     return _answer(documents.add_note(data, actor))
 
 
-@post("/documents", sync_to_thread=True, responses=ALREADY_THERE, opt={"permission": "documents.write", "body": "multipart"})
+@post("/documents", sync_to_thread=True, responses=FILE_ANSWERS, opt={"permission": "documents.write", "body": "multipart"})
 def add_document(
     data: MultipartBody[FileUpload],
     documents: NamedDependency[DocumentsService],
     actor: NamedDependency[Actor],
-) -> Response[models.Added]:
+    queue: Annotated[bool, QueryParameter(description="Leave it to a worker, and answer at once with its job.")] = False,
+) -> Response[Any]:
     """Add a file."""
     content, filename = upload_bytes(data.file)
+    if queue:
+        queued = models.QueuedFile(job=documents.queue_file(content, filename, data.fields(), actor))
+        return Response(queued, status_code=HTTP_202_ACCEPTED)
     return _answer(documents.add_file(content, filename, data.fields(), actor))
 
 

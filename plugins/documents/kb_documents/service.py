@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from kb_documents.ingest import Ingest, Outcome
+from kb_documents.ingest_queue import IngestQueue
 from kb_documents.models import Added, AddedItem, Changed, Document, DocumentPatch, FileFields, Job, NoteIn
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_documents.prepare import Incoming
 from kb_framework.api import Actor, MutationResult, Selection
-from kb_framework.embedding import Embedding
 from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
 from kb_framework.files import Files
 from kb_framework.mutation import Mutation
 from kb_framework.paging import Page, PageMeta
 from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
 from kb_framework.store.chunks import chunk_columns, readable
 from kb_framework.store.documents import has_all_tags
 from kb_framework.store.jobs import select_jobs
@@ -50,23 +49,21 @@ class DocumentsService:
         files: Files,
         plugins: Plugins,
         mutation: Mutation,
-        embedding: Embedding,
-        host_settings: HostSettings,
+        ingest: Ingest,
+        ingest_queue: IngestQueue,
     ) -> None:
         self._store = store
         self._files = files
         self._plugins = plugins
         self._mutation = mutation
-        self._ingest = Ingest(store, files, plugins, mutation, embedding, host_settings)
+        self._ingest = ingest
+        self._queue = ingest_queue
         try:
-            files.remove_abandoned()
+            files.remove_abandoned(ingest_queue.waiting())
             self.remove_files()
         except (Busy, StoreUnusable) as error:
             # Whoever only wants to read must not be kept from it.
             log.warning("the files of deleted documents could not be removed and will be tried again: %s", error.message)
-
-    def close(self) -> None:
-        self._ingest.close()
 
     # In
 
@@ -75,6 +72,10 @@ class DocumentsService:
 
     def add_file(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Added:
         return self._add(Incoming(data, filename, fields, actor, now()))
+
+    def queue_file(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Job:
+        """Keep a file for a worker, which makes a document of it."""
+        return self._queue.put(data, filename, fields, actor)
 
     def add_files(self, files: Iterable[tuple[bytes, str, dict[str, Any]]], actor: Actor) -> list[AddedItem]:
         """Add several files, written together; one that is refused is told alone. What is nobody's fault stops all."""

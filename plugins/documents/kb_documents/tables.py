@@ -20,6 +20,25 @@ uploads = sa.Table(
     sa.Column("expires_at", Time, nullable=False),
 )
 
+queue_metadata = sa.MetaData()
+
+# Files that wait to become documents, each with a job of the same UUID. Whoever works on one has it on lease.
+ingest_queue = sa.Table(
+    "ingest_queue",
+    queue_metadata,
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("job_id", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("filename", sa.Text, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("fields", Json, nullable=False),
+    sa.Column("actor", Json, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("lease", Uuid),
+    sa.Column("leased_until", Time),
+    sa.Column("created_at", Time, nullable=False),
+)
+
 # A file on somebody's disk, as it was when it was last read. Several may hold the same content, and so be one document.
 sources = sa.Table(
     "document_sources",
