@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import unquote
 
 from kb_framework.errors import ConfigInvalid, disk_trouble
 
@@ -110,11 +111,15 @@ def open_files(url: str | None, data_dir: Path) -> Files:
     """The storage that KB_FILES_URL names; without it, a folder of the data folder."""
     if url is None:
         return LocalFiles(data_dir / "files")
+    if url.startswith("file:///"):
+        return LocalFiles(Path(unquote(url.removeprefix("file://"))))
     if url.startswith("s3://"):
         from kb_framework.s3 import S3Files
 
         return S3Files(url)
-    raise ConfigInvalid("KB_FILES_URL: this kind of address is not known", hint="s3://BUCKET/PREFIX?endpoint=https://HOST")
+    raise ConfigInvalid(
+        "KB_FILES_URL: this kind of address is not known", hint="s3://BUCKET/PREFIX?endpoint=https://HOST, or file:///FOLDER"
+    )
 
 
 def checked_key(key: str) -> str:

@@ -91,7 +91,7 @@ class Section(BaseSettings):
 class HostSettings(Section):
     data_dir: Path = Field(default_factory=default_data_dir, description="Holds everything: database, files, keys.")
     files_url: Annotated[str | None, BeforeValidator(_without_credentials)] = Field(
-        None, description="Where files are stored, s3://BUCKET/PREFIX?endpoint=URL; by default in the data folder."
+        None, description="Where files are stored: s3://BUCKET/PREFIX?endpoint=URL or file:///FOLDER; by default the data folder."
     )
     config_file: Path | None = Field(None, description="The TOML file; by default kb.toml in the data folder.")
     engine_url: str | None = Field(None, description="Use the engine at this address instead of one in this process.")

@@ -75,9 +75,9 @@ class RunningServer:
 
 
 def start_server(*arguments: str, **environment: str) -> RunningServer:
-    """`kb serve` on a free port, once it says that it serves."""
+    """`kb serve` on a free port, or that of `--port`, once it says that it serves."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework", "serve", "--port", "0", *arguments],
+        [sys.executable, "-m", "kb_framework", "serve", *([] if "--port" in arguments else ["--port", "0"]), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

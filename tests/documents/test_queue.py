@@ -44,8 +44,12 @@ def send(engine: Engine, count: int) -> list[int]:
 
 
 def worker(**environment: str) -> subprocess.Popen[str]:
+    """`kb worker`, once it says that it works."""
     command = [sys.executable, "-m", "kb_framework", "worker"]
-    return subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    assert process.stderr.readline() == "kb: working\n"
+    return process
 
 
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
