@@ -1,12 +1,13 @@
 """How good search is: nDCG@10 and Recall@100 on collections with known answers, beside BM25 as bm25s does it.
 
     pip install bm25s PyStemmer
-    python benchmarks/retrieval.py [DATA] [--collections adi,scifact] [--embedders wordllama] [--part report|tune|all]
+    python benchmarks/retrieval.py [DATA] [--models FOLDER] [--collections adi,scifact] [--part all|report|tune]
 
-Documents go in as notes through the engine's own API, questions through its search. What was tuned was tuned with
-`--part tune`: scifact's training claims, and of every other collection the half of the questions whose id's hash is even; by
-default the others are asked. Data folders are kept in `--cache`, one per collection and embedder, and used again as long as
-they are there: delete them when chunking, embedding or the analysis of text has changed.
+Documents go in as notes through the engine's own API, questions through its search, all of them by default. What was tuned was
+tuned with `--part tune`: scifact's training claims, and of every other collection the half of the questions whose id's hash is
+even; `--part report` asks the others. The multilingual embedder is measured where `--models` has its model. Data folders are
+kept in `--cache`, one per collection and embedder, and used again as long as they are there: delete them when
+chunking, embedding or the analysis of text has changed.
 """
 
 from __future__ import annotations
@@ -107,9 +108,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=SHARED)
     parser.add_argument("--collections", default=",".join(NAMES))
-    parser.add_argument("--embedders", default="wordllama,multilingual")
+    parser.add_argument("--embedders", help="wordllama, and multilingual with --models, if not given")
     parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--part", choices=("report", "tune", "all"), default="report")
+    parser.add_argument("--part", choices=("all", "report", "tune"), default="all")
     parser.add_argument("--queries", type=int, default=100_000, help="at most so many of each collection")
     parser.add_argument("--models", type=Path, help="a folder of installed models, such as a data folder's models")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kb-retrieval")
@@ -117,15 +118,18 @@ def main() -> None:
     options = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("KB_") and name != "KB_SEARCH_RERANKER"]:
         del os.environ[name]
+    embedders = options.embedders or ("wordllama,multilingual" if options.models else "wordllama")
     rows = []
     for name in options.collections.split(","):
         collection = load(options.data / name, options.part, options.queries)
         print(f"{name}: {len(collection.documents)} documents, {len(collection.queries)} queries", file=sys.stderr, flush=True)
         rows.append((name, "bm25s", "lexical", baseline(collection)))
-        for embedder in options.embedders.split(","):
+        for number, embedder in enumerate(embedders.split(",")):
             engine, ids = filled(options.cache, collection, embedder, options.models)
+            # Words are the same for every embedder.
+            modes = [mode for mode in options.modes.split(",") if mode != "lexical" or number == 0]
             with engine:
-                for mode in options.modes.split(","):
+                for mode in modes:
                     rows.append((name, embedder, mode, measure(engine, collection, ids, mode, progress)))
                     print("  ", *rows[-1][1:3], *(f"{value:.4f}" for value in rows[-1][3]), file=sys.stderr, flush=True)
     if options.json:

@@ -501,7 +501,7 @@ def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: st
 
 
 @hookspec(firstresult=True)
-def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit] | None:
+def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit] | None:
     """Make one ranking of the retrievers' lists.
 
     Called once per search with at least two lists. The first plugin that answers decides; None passes on. Return hits, best

@@ -403,12 +403,12 @@ class Plugins:
             except Exception as error:  # noqa: BLE001 - an observer does not keep the engine from serving
                 self.report(plugin, "kb_serving", error)
 
-    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
+    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit]:
         # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
         for implementation in reversed(self._manager.hook.kb_fuse_hits.get_hookimpls()):
             plugin = implementation.plugin_name
             try:
-                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists)
+                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists, tx=tx)
             except Exception as error:
                 raise self.report(plugin, "kb_fuse_hits", error) from error
             if hits is not None:

@@ -85,16 +85,16 @@ class Retrieval:
                 degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
                 log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
             milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
-        hits = self._fuse(query._replace(weights=weights), lists)
+        hits = self._fuse(query._replace(weights=weights), lists, tx)
         if len(query.retrievers) > 1 and hits and self._reranker_name != "none":
             started = time.perf_counter()
             hits = self._rerank(query, hits, tx, degraded)
             milliseconds["rerank"] = round((time.perf_counter() - started) * 1000, 3)
         return Retrieved(hits, lists, degraded, milliseconds, query, hints)
 
-    def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]]) -> list[Hit]:
+    def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]], tx: Tx) -> list[Hit]:
         if len(lists) > 1:
-            return self._plugins.fuse_hits(query, lists)
+            return self._plugins.fuse_hits(query, lists, tx)
         return [
             Hit(candidate.chunk, candidate.score, {name: rank}, {name: candidate.score})
             for name, found in lists.items()

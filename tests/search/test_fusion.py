@@ -55,3 +55,46 @@ def test_how_near_everything_is_to_a_model_does_not_matter() -> None:
     by_wide, by_narrow = (fuse({"lexical": lexical, "vector": found}, LIMIT, {}) for found in (wide, narrow))
 
     assert [hit.chunk for hit in by_wide] == [hit.chunk for hit in by_narrow]
+
+
+def test_among_chunks_of_a_context_that_is_near_words_decide() -> None:
+    """An article in paragraphs: its title is in the vector of each, and makes all of them near."""
+    lexical = [Candidate(1, 10.0), Candidate(2, 7.0), Candidate(9, 6.0)]
+    vector = [Candidate(2, 0.9), Candidate(3, 0.6), Candidate(1, 0.4), Candidate(8, 0.1)]
+
+    def article(chunks):
+        return {chunk: "article" if chunk < 4 else chunk for chunk in chunks}
+
+    assert fuse({"lexical": lexical, "vector": vector}, LIMIT, {})[0].chunk == 2
+    assert fuse({"lexical": lexical, "vector": vector}, LIMIT, {}, article)[0].chunk == 1
+
+
+def test_a_title_that_most_distant_chunks_have_too_evens_out_little() -> None:
+    """Of many meeting notes one is near: that it is called so does not bring up the others."""
+    lexical = [Candidate(chunk, 10.0 - chunk) for chunk in range(10)]
+    vector = [Candidate(9, 0.9), Candidate(20, 0.1)]
+
+    hits = fuse({"lexical": lexical, "vector": vector}, LIMIT, {}, lambda chunks: dict.fromkeys(chunks, "Meeting notes"))
+
+    assert hits[0].chunk == 0
+    assert next(place for place, hit in enumerate(hits) if hit.chunk == 9) < 5
+
+
+@given(lists(0, 40), lists(-1, 1), st.integers(1, 5))
+def test_a_context_loses_no_chunk_and_takes_nothing_from_any(lexical, vector, number) -> None:
+    found = {"lexical": lexical, "vector": vector}
+    before = {hit.chunk: hit for hit in fuse(found, LIMIT, {})}
+    after = {hit.chunk: hit for hit in fuse(found, LIMIT, {}, lambda chunks: {chunk: chunk % number for chunk in chunks})}
+
+    assert before.keys() == after.keys()
+    for chunk, hit in after.items():
+        assert hit.score >= before[chunk].score - 1e-9
+        assert (hit.ranks, hit.scores) == (before[chunk].ranks, before[chunk].scores)
+
+
+def test_where_vectors_do_not_count_no_context_is_read() -> None:
+    def unasked(_):
+        raise AssertionError("contexts were read")
+
+    fuse({"lexical": [Candidate(1, 1.0)], "vector": [Candidate(2, 0.5)]}, LIMIT, {"vector": 0.0}, unasked)
+    fuse({"lexical": [Candidate(1, 1.0)], "vector": []}, LIMIT, {}, unasked)

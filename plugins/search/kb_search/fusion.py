@@ -7,12 +7,15 @@ scale on which a difference means about the same for any model and corpus, and a
 - A cosine is taken as the part of the way from the list's last to a perfect match: models differ in how near everything is.
 
 A chunk that a list does not have is taken to be as good as the last that it has, and so gains nothing by that list.
-`benchmarks/retrieval.py` measures it.
+
+A chunk's vector is made of its text and of the title and headings that it stands under. Where many chunks of one context are
+near, it is the context that is near, and small differences among them say little: then they share what the best of them
+gains, and words decide among them. `benchmarks/retrieval.py` measures it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 
 from kb_framework.api import Candidate, Hit
 
@@ -20,19 +23,32 @@ from kb_framework.api import Candidate, Hit
 _VECTOR = 0.5
 _OTHER = 1.0 - _VECTOR
 
+Contexts = Callable[[Collection[int]], Mapping[int, Hashable]]
 
-def fuse(lists: Mapping[str, list[Candidate]], limit: int, weights: Mapping[str, float]) -> list[Hit]:
-    """Every chunk of every list, best first. `limit` is how long a list could be; `weights` lower those that know less."""
+
+def fuse(
+    lists: Mapping[str, list[Candidate]], limit: int, weights: Mapping[str, float], contexts: Contexts | None = None
+) -> list[Hit]:
+    """Every chunk of every list, best first. `limit` is how long a list could be; `weights` lower those that know less.
+
+    `contexts` tells what chunks stand under; it is asked only where vectors count.
+    """
     scores: dict[int, dict[str, float]] = {}
     ranks: dict[int, dict[str, int]] = {}
-    fused: dict[int, float] = {}
+    gains: dict[str, dict[int, float]] = {}
     for name, found in lists.items():
-        weight = (_VECTOR if name == "vector" else _OTHER) * weights.get(name, 1.0)
-        gains = _gains(name, [candidate.score for candidate in found], len(found) >= limit)
-        for rank, (candidate, gain) in enumerate(zip(found, gains, strict=True), 1):
+        for rank, candidate in enumerate(found, 1):
             scores.setdefault(candidate.chunk, {})[name] = candidate.score
             ranks.setdefault(candidate.chunk, {})[name] = rank
-            fused[candidate.chunk] = fused.get(candidate.chunk, 0.0) + weight * gain
+        values = _gains(name, [candidate.score for candidate in found], len(found) >= limit)
+        gains[name] = dict(zip((candidate.chunk for candidate in found), values, strict=True))
+    if contexts is not None and gains.get("vector") and weights.get("vector", 1.0) > 0:
+        gains["vector"] = _shared(gains["vector"], contexts(list(scores)))
+    fused = dict.fromkeys(scores, 0.0)
+    for name, gained in gains.items():
+        weight = (_VECTOR if name == "vector" else _OTHER) * weights.get(name, 1.0)
+        for chunk, gain in gained.items():
+            fused[chunk] += weight * gain
     order = sorted(fused, key=lambda chunk: (-fused[chunk], min(ranks[chunk].values()), chunk))
     return [Hit(chunk, fused[chunk], ranks[chunk], scores[chunk]) for chunk in order]
 
@@ -48,3 +64,20 @@ def _gains(name: str, scores: list[float], full: bool) -> list[float]:
     floor = last if full else min(last, 0.0)
     scale = best if best > 0 else best - floor
     return [(score - floor) / scale if scale else 1.0 for score in scores]
+
+
+def _shared(gained: Mapping[int, float], contexts: Mapping[int, Hashable]) -> dict[int, float]:
+    """Gains by nearness, evened out within a context, the more so the more of its chunks are near.
+
+    A title that says little, such as that of all meeting notes, has most of its chunks elsewhere, and hardly evens them out.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for chunk, context in contexts.items():
+        members.setdefault(context, []).append(chunk)
+    shared = dict(gained)
+    for together in members.values():
+        near = [gained[chunk] for chunk in together if chunk in gained]
+        if len(together) > 1 and near:
+            share, best = len(near) / (len(together) + 1), max(near)
+            shared.update({chunk: share * best + (1.0 - share) * gained.get(chunk, 0.0) for chunk in together})
+    return shared

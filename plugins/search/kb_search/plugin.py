@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kb_framework import api, hookimpl
+
+if TYPE_CHECKING:
+    from kb_framework.store.store import Tx
 
 
 @hookimpl
@@ -47,10 +51,11 @@ def kb_retrievers() -> list[api.Retriever]:
 
 
 @hookimpl
-def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]]) -> list[api.Hit]:
+def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit]:
+    from kb_search.contexts import contexts
     from kb_search.fusion import fuse
 
-    return fuse(lists, query.limit, query.weights)
+    return fuse(lists, query.limit, query.weights, lambda chunks: contexts(chunks, tx))
 
 
 @hookimpl

@@ -30,7 +30,7 @@ from kb_search.tables import keys
 # How many candidates each retriever is asked for: one alone, and those whose lists are fused. Who pages beyond them gets
 # more, each time so many times as many.
 _ALONE = 25
-_POOL = 100
+_POOL = 150
 _GROWTH = 4
 _DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
 _ROW_FIELDS = frozenset(("seq", "id", "document_id", "content", "metadata", *_DOCUMENT_FIELDS))
