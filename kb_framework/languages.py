@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from kb_framework.embedding import Embedding
 from kb_framework.store.store import Tx
-from kb_framework.store.tables import documents, organizations
+from kb_framework.store.tables import documents
 
 # From so many documents, and from such a share of them on, a model that knows their language is worth installing.
 _FEWEST = 5
@@ -28,7 +28,7 @@ class LanguageAdvice:
 
     def on(self, tx: Tx) -> str | None:
         """What to say about this organization's documents, or None."""
-        revision = tx.scalar(sa.select(organizations.c.revision).where(organizations.c.id == tx.organization_id)) or 0
+        revision = tx.corpus_revision()
         before = self._counted.get(tx.organization_id)
         if before and abs(revision - before[0]) <= before[1] // 10:
             return before[2]

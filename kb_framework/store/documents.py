@@ -51,7 +51,7 @@ def content_hash(text: str) -> str:
 
 
 def active_space(tx: Tx) -> Space | None:
-    row = tx.execute(_ACTIVE_SPACE).first()
+    row = tx.once("active space", lambda: tx.execute(_ACTIVE_SPACE).first())
     return Space(*row) if row else None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from kb_framework.store.expression import Expression, Term
+from kb_framework.store.snapshot import once
 from kb_framework.store.tables import Uuid
 from kb_framework.store.text import phrase_terms, query_terms
 
@@ -33,7 +34,8 @@ def owners(connection: sa.Connection) -> list[str]:
 
 def table_of(connection: sa.Connection, organization_id: str) -> str | None:
     """The name of an organization's table; None where nothing of it was ever indexed."""
-    number = connection.execute(_NUMBER, {"owner": organization_id}).scalar()
+    read = lambda: connection.execute(_NUMBER, {"owner": organization_id}).scalar()  # noqa: E731
+    number = once(connection, ("full text", organization_id), read)
     return None if number is None else f"chunks_fts_{number}"
 
 

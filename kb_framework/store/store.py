@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -13,6 +13,7 @@ from sqlalchemy import event, exc
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.errors import PluginFailed
 from kb_framework.store.backend import Backend
+from kb_framework.store.snapshot import once, snapshot
 from kb_framework.store.tables import organizations
 
 # Whoever changes a row of these changes what a search finds, whichever way the statement was made.
@@ -21,6 +22,7 @@ _CHANGES_CORPUS = re.compile(
     re.I,
 )
 _TX = "kb_tx"
+T = TypeVar("T")
 
 
 class Tx:
@@ -45,6 +47,10 @@ class Tx:
         # All at once, and without a mapping per row in between: a mapping costs as much as the row.
         return [dict(zip(names, row, strict=True)) for row in found.all()]
 
+    def once(self, key: Hashable, read: Callable[[], T]) -> T:
+        """What `read` gives; in a transaction that only reads it is asked once for each key."""
+        return once(self.connection, key, read)
+
     def savepoint(self) -> sa.NestedTransaction:
         self.backend.prepare_text(self.connection, self.organization_id)
         return self.connection.begin_nested()
@@ -63,7 +69,8 @@ class Tx:
         Two reads that give the same number see the same documents, tags, chunks and indexes. It moves once per writing
         transaction, at its commit.
         """
-        return self.scalar(sa.select(organizations.c.revision).where(organizations.c.id == self.organization_id)) or 0
+        query = sa.select(organizations.c.revision).where(organizations.c.id == self.organization_id)
+        return self.once(("corpus revision", self.organization_id), lambda: self.scalar(query)) or 0
 
     def corpus_changed(self, *, everywhere: bool = False) -> None:
         """Move the corpus revision at the commit: of this organization, or of all.
@@ -91,7 +98,8 @@ class Store:
     @contextmanager
     def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
         """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
-        with self._translated(), self.backend.reader.begin() as connection, self._limited(connection, seconds):
+        begun = self.backend.reader.begin()
+        with self._translated(), begun as connection, self._limited(connection, seconds), snapshot(connection):
             yield Tx(connection, self.backend, organization_id)
 
     @contextmanager

@@ -15,7 +15,6 @@ organization has an index of its own): a database that was indexed in another wa
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -170,24 +169,86 @@ def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple
     """Where a text, as it was written, has terms of a query: start, end, and the term."""
     exact = {term for term, prefix in terms if not prefix}
     prefixes = tuple(term for term, prefix in terms if prefix)
-    found = list(_PLACE.finditer(text))
-    plain = {place.group(): normalise(place.group()) for place in found}
-    language = _language(plain.values()) or "english"
-    for place in found:
-        word, start = plain[place.group()], place.start()
-        if _RUN.match(word):
-            whole = len(word) != len(place.group())
-            for index, character in enumerate(word):
-                pair = word[index : index + 2]
-                term = pair if pair in exact else character if character in prefixes else None
-                if term is not None:
-                    yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
-            continue
-        term = next((form for form in _forms(word, language) if form in exact), None)
-        if term is None and prefixes:
-            term = next((prefix for prefix in prefixes if _fold(word).startswith(prefix)), None)
+    if text.isascii():
+        places, text = _ASCII_WORD, text.lower()
+        plain = dict.fromkeys(places.findall(text))
+        language, words = _language(plain) or "english", set(plain)
+        found = _known_words(language).have(exact, words)
+        found.update(_beginning(words - found.keys(), prefixes))
+        spelled: Mapping[str, str] = {}
+    else:
+        places = _PLACE
+        spelled = {word: normalise(word) for word in dict.fromkeys(places.findall(text))}
+        language = _language(spelled.values()) or "english"
+        words = {word for word in spelled.values() if not _RUN.match(word)}
+        plainly = _known_words(language).have(exact, words)
+        plainly.update(_beginning(words - plainly.keys(), prefixes))
+        # Text without spaces is looked through by its characters.
+        found = {place: plainly.get(word, "") for place, word in spelled.items() if word in plainly or word not in words}
+    if not found:
+        return
+    for place in places.finditer(text):
+        term = found.get(place.group())
+        if term:
+            yield place.start(), place.end(), term
+        elif term is not None:
+            yield from _in_run(place, spelled[place.group()], exact, prefixes)
+
+
+def _beginning(words: Iterable[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    if not prefixes:
+        return {}
+    return {word: prefix for word in words for prefix in prefixes if _fold(word).startswith(prefix)}
+
+
+def _in_run(place: re.Match[str], word: str, exact: Collection[str], prefixes: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    start, whole = place.start(), len(word) != len(place.group())
+    for index, character in enumerate(word):
+        pair = word[index : index + 2]
+        term = pair if pair in exact else character if character in prefixes else None
         if term is not None:
-            yield start, place.end(), term
+            yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
+
+
+class _KnownWords:
+    """The words that texts of a language had so far, by what they may be found by: texts have the same words again and again.
+
+    So which words of a text a query looks for is told by sets, not word by word.
+    """
+
+    _MOST = 1 << 17
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._words: set[str] = set()
+        self._by_form: dict[str, dict[str, int]] = {}
+
+    def have(self, terms: Collection[str], words: set[str]) -> dict[str, str]:
+        """Those of the words that one of the terms finds, with it: the first of the word's forms that is a term."""
+        for word in words - self._words:
+            for place, form in enumerate(_forms(word, self._language)):
+                self._by_form.setdefault(form, {})[word] = place
+            self._words.add(word)
+        found: dict[str, tuple[int, str]] = {}
+        for term in terms:
+            for word in words.intersection(self._by_form.get(term, ())):
+                found[word] = min(found.get(word, (_MANY, term)), (self._by_form[term][word], term))
+        return {word: term for word, (_, term) in found.items()}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._words) > self._MOST
+
+
+_MANY = 1 << 30
+_vocabularies: dict[str, _KnownWords] = {}
+
+
+def _known_words(language: str) -> _KnownWords:
+    known = _vocabularies.get(language)
+    if known is None or known.is_full:
+        known = _vocabularies[language] = _KnownWords(language)
+    return known
 
 
 def language_of(text: str) -> str | None:
@@ -272,9 +333,8 @@ def _stems(words: list[str], language: str) -> list[str]:
     ]
 
 
-@functools.lru_cache(maxsize=1 << 16)
 def _forms(word: str, language: str) -> tuple[str, ...]:
-    """By what a word of a text in that language may be found. Texts have the same few words again and again."""
+    """By what a word of a text in that language may be found."""
     marked = (_STEM + stem for stem in _stems([word], language))
     return tuple(dict.fromkeys([*_stems([word], "english"), _fold(word), *marked]))
 
@@ -294,10 +354,10 @@ def _fold(word: str) -> str:
 def _language(words: Iterable[str]) -> str | None:
     """Which of the languages in Latin letters this is, by its commonest words; None where they do not tell."""
     votes: dict[str, int] = {}
-    count = 0
-    for word in islice(words, _SAMPLE):
-        count += 1
-        for language in _LANGUAGES_OF.get(word, ()):
+    sample = list(islice(words, _SAMPLE))
+    count = len(sample)
+    for word in [word for word in sample if word in _LANGUAGES_OF]:
+        for language in _LANGUAGES_OF[word]:
             votes[language] = votes.get(language, 0) + 1
     if not votes:
         return None

@@ -115,3 +115,12 @@ def test_any_text_finds_itself(text: str) -> None:
     assert bool(terms) == bool(tokens)
     if terms and len(terms) < MAX_TERMS:
         assert any(term in tokens or (prefix and any(t.startswith(term) for t in tokens)) for term, prefix in terms)
+
+
+def test_which_words_a_text_has_does_not_depend_on_the_texts_before_it() -> None:
+    texts = ["Runs and running runners", "Häuser und die Häuser der Stadt", "running die Häuser 백업 and runs"]
+    asked = query_terms("run Häuser 백업")
+    first = [list(find_terms(text, asked)) for text in texts]
+
+    assert [list(find_terms(text, asked)) for text in reversed(texts)] == first[::-1]
+    assert {texts[0][start:end] for start, end, _ in first[0]} == {"Runs", "running"}

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.store.side.tables import TEXT, side_indexes, side_removed, side_segments, side_tail
+from kb_framework.store.snapshot import once
 from kb_framework.store.tables import chunks
 
 
@@ -17,7 +18,8 @@ class Changes:
     def has(self, connection: sa.Connection, source: str, organization_id: str) -> bool:
         """Whether an organization's index is complete."""
         mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
-        return connection.execute(sa.select(side_indexes.c.id).where(*mine)).first() is not None
+        read = lambda: connection.execute(sa.select(side_indexes.c.id).where(*mine)).first()  # noqa: E731
+        return once(connection, ("side index", source, organization_id), read) is not None
 
     def text_added(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Chunks by number, with the words of title, headings and body as they are indexed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,10 +16,12 @@ import numpy as np
 import sqlalchemy as sa
 
 from kb_framework.store.side.arrays import Array
+from kb_framework.store.snapshot import once
 from kb_framework.store.sql import among
 from kb_framework.store.tables import chunks
 
 _REMOVED = "SELECT seq, before FROM side_removed WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
+_ANY_REMOVED = "SELECT 1 FROM side_removed WHERE side_id = ? LIMIT 1"
 _WAITING = "SELECT seq, id FROM side_tail WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
 # To find more candidates than this that pass, it is better to ask for all that are allowed.
 MOST_CANDIDATES = 2000
@@ -63,7 +65,7 @@ class Filter:
         # One text is read much faster than as many rows.
         text = self._connection.execute(sa.select(sa.func.group_concat(asked.c[0]))).scalar()
         allowed = set(map(int, text.split(","))) if text else set()
-        removed = self._states(_REMOVED, [hit.seq for hit in found if hit.tail is None])
+        removed = self._states(_REMOVED, [hit.seq for hit in found if hit.tail is None] if self._any_removed() else [])
         waiting = self._states(_WAITING, [hit.seq for hit in found if hit.tail is not None])
         passing: dict[int, Found] = {}
         for hit in found:
@@ -73,6 +75,10 @@ class Filter:
         if found and self._known.seqs is None:
             self._known.share = max(len(passing), 0.5) / len(found)
         return list(passing.values())
+
+    def _any_removed(self) -> bool:
+        read = lambda: self._connection.exec_driver_sql(_ANY_REMOVED, (self._side_id,)).first()  # noqa: E731
+        return once(self._connection, ("removed", self._side_id), read) is not None
 
     def _states(self, query: str, seqs: list[int]) -> dict[int, int]:
         if not seqs:
@@ -92,14 +98,17 @@ class Filter:
 def _remembered(connection: sa.Connection, allowed: sa.Select) -> _Known:
     """What this connection knows of the filter. It forgets everything as soon as anybody has written anything."""
     # A number that changes when another connection commits; readers never write themselves.
-    version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    version = once(connection, "data version", lambda: connection.exec_driver_sql("PRAGMA data_version").scalar_one())
     memory = connection.info.get("side_filters")
     if memory is None or memory.version != version:
         memory = connection.info["side_filters"] = _Memory(version)
     return memory.get(_name(connection, allowed), _Known)
 
 
-def _name(connection: sa.Connection, allowed: sa.Select) -> str:
+def _name(connection: sa.Connection, allowed: sa.Select) -> Hashable:
+    # What the engine keeps compiled statements by is made ten times faster than the statement.
+    if (key := allowed._generate_cache_key()) is not None:
+        return key.key, repr([value.effective_value for value in key.bindparams])
     compiled = allowed.compile(dialect=connection.dialect)
     return json.dumps([str(compiled), compiled.params], default=str, sort_keys=True)
 
@@ -107,9 +116,9 @@ def _name(connection: sa.Connection, allowed: sa.Select) -> str:
 class _Memory:
     def __init__(self, version: int) -> None:
         self.version = version
-        self._filters: OrderedDict[str, _Known] = OrderedDict()
+        self._filters: OrderedDict[Hashable, _Known] = OrderedDict()
 
-    def get(self, name: str, make: Callable[[], Any]) -> Any:
+    def get(self, name: Hashable, make: Callable[[], Any]) -> Any:
         known = self._filters.setdefault(name, make())
         self._filters.move_to_end(name)
         sizes = sum(other.seqs.nbytes for other in self._filters.values() if other.seqs is not None)

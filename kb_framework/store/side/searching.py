@@ -20,6 +20,7 @@ from kb_framework.store.side.ranking import Ranking, weigh
 from kb_framework.store.side.tables import TEXT
 from kb_framework.store.side.tails import TextTails, VectorTails
 from kb_framework.store.side.words import query_keys
+from kb_framework.store.snapshot import once
 
 log = logging.getLogger("kb.store")
 
@@ -49,6 +50,10 @@ class Segments:
 
     def live(self, connection: sa.Connection, organization_id: str, source: str) -> tuple[int, list[Segment]] | None:
         """The side index of a source, by number, with its segments; None where there is none that can be used."""
+        read = lambda: self._live(connection, organization_id, source)  # noqa: E731
+        return once(connection, ("segments", source, organization_id), read)
+
+    def _live(self, connection: sa.Connection, organization_id: str, source: str) -> tuple[int, list[Segment]] | None:
         rows = connection.execute(_LIVE, {"organization": organization_id, "source": source}).all()
         if not rows:
             return None

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from kb_framework.store.side.arrays import Array
 from kb_framework.store.side.blocks import TextBlock, build_text
+from kb_framework.store.snapshot import once
 
 _ROWS = sa.text("SELECT id, seq, data FROM side_tail WHERE side_id = :side AND id > :after ORDER BY id")
 _ENDS = sa.text(
@@ -54,6 +55,9 @@ class Tails(Generic[B]):
         self._lock = threading.Lock()
 
     def parts(self, connection: sa.Connection, side_id: int) -> tuple[Part[B], ...]:
+        return once(connection, ("tail", side_id), lambda: self._parts(connection, side_id))
+
+    def _parts(self, connection: sa.Connection, side_id: int) -> tuple[Part[B], ...]:
         first, last = connection.execute(_ENDS, {"side": side_id}).one()
         if last is None:
             return ()

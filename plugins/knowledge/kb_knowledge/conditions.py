@@ -20,6 +20,8 @@ Condition = sa.ColumnElement[Any]
 
 # With it the candidates are looked at that curation keeps out; no request can ask for it.
 UNCURATED = "uncurated"
+_INACTIVE: Condition = curated.c.is_active.is_(False)
+_NOT_FOR_MODELS: Condition = curated.c.usage_policy == "never_generate"
 
 
 def narrow(actor: Actor, purpose: str, tx: Tx) -> Condition | None:
@@ -30,9 +32,7 @@ def narrow(actor: Actor, purpose: str, tx: Tx) -> Condition | None:
     """
     if purpose == UNCURATED:
         return None
-    hidden: list[Condition] = [curated.c.is_active.is_(False)]
-    if actor.reader == "model" or purpose == "model":
-        hidden.append(curated.c.usage_policy == "never_generate")
+    hidden = [_INACTIVE, *([_NOT_FOR_MODELS] if actor.reader == "model" or purpose == "model" else [])]
     found = [chunks.c.seq.not_in(_these(tx, condition)) for condition in hidden if _any(tx, condition)]
     return sa.and_(*found) if found else None
 
@@ -42,12 +42,12 @@ def _these(tx: Tx, condition: Condition) -> sa.Select:
 
 
 def _any(tx: Tx, condition: Condition) -> bool:
-    return tx.scalar(sa.select(sa.exists(_these(tx, condition)))) is True
+    return tx.once(("hidden", condition), lambda: tx.scalar(sa.select(sa.exists(_these(tx, condition))))) is True
 
 
 def is_hidden() -> Condition:
     """Whether a chunk of `curated` is kept from models."""
-    return curated.c.is_active.is_(False) | (curated.c.usage_policy == "never_generate")
+    return _INACTIVE | _NOT_FOR_MODELS
 
 
 # Selection filters: over `chunks`, as the host joins it with `documents`.

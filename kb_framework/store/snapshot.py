@@ -1,0 +1,32 @@
+"""What a reading transaction has read once need not be read again: it sees the same until its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+_SNAPSHOT = "kb_snapshot"
+T = TypeVar("T")
+
+
+@contextmanager
+def snapshot(connection: sa.Connection) -> Iterator[None]:
+    """From here on `once` remembers; only for transactions that see one state and do not write."""
+    connection.info[_SNAPSHOT] = {}
+    try:
+        yield
+    finally:
+        connection.info.pop(_SNAPSHOT, None)
+
+
+def once(connection: sa.Connection, key: Hashable, read: Callable[[], T]) -> T:
+    """What `read` gives: read at the first time in a reading transaction, and every time in a writing one."""
+    known: dict[Hashable, Any] | None = connection.info.get(_SNAPSHOT)
+    if known is None:
+        return read()
+    if key not in known:
+        known[key] = read()
+    return known[key]
