@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kb_search.evaluation import MODES, Collection, Quality, fill, load_collection, measure, ndcg, recall
+from postgres import database
 
 from kb_framework.client import Engine, connect
 
@@ -56,15 +57,21 @@ def progress(items: Sequence[Any], label: str) -> Iterable[Any]:
         yield item
 
 
-def filled(cache: Path, collection: Collection, embedder: str, models: Path | None) -> tuple[Engine, dict[int, str]]:
+def filled(
+    cache: Path, collection: Collection, embedder: str, models: Path | None, server: str | None
+) -> tuple[Engine, dict[int, str]]:
     """An engine over a data folder that holds the collection, from an earlier run if there was one."""
-    home = cache / f"{collection.name}-{embedder}"
+    home = cache / f"{collection.name}-{embedder}{'-postgres' if server else ''}"
     home.mkdir(parents=True, exist_ok=True)
     if models and not (home / "models").exists():
         (home / "models").symlink_to(models.resolve(), target_is_directory=True)
     os.environ |= {"KB_DATA_DIR": str(home), "KB_EMBEDDER": embedder}
-    engine = connect()
     known = home / "ids.json"
+    if server:
+        os.environ["KB_DATABASE_URL"], new = database(server, f"kb_retrieval_{collection.name}_{embedder}")
+        if new:
+            known.unlink(missing_ok=True)
+    engine = connect()
     if not known.is_file():
         known.write_text(json.dumps(fill(engine, collection, progress)))
     return engine, {int(number): name for number, name in json.loads(known.read_text()).items()}
@@ -114,6 +121,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100_000, help="at most so many of each collection")
     parser.add_argument("--models", type=Path, help="a folder of installed models, such as a data folder's models")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kb-retrieval")
+    parser.add_argument("--database-url", help="a PostgreSQL server, where each collection gets a database of its own")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("KB_") and name != "KB_SEARCH_RERANKER"]:
@@ -125,7 +133,7 @@ def main() -> None:
         print(f"{name}: {len(collection.documents)} documents, {len(collection.queries)} queries", file=sys.stderr, flush=True)
         rows.append((name, "bm25s", "lexical", baseline(collection)))
         for number, embedder in enumerate(embedders.split(",")):
-            engine, ids = filled(options.cache, collection, embedder, options.models)
+            engine, ids = filled(options.cache, collection, embedder, options.models, options.database_url)
             # Words are the same for every embedder.
             modes = [mode for mode in options.modes.split(",") if mode != "lexical" or number == 0]
             with engine:

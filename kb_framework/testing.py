@@ -5,6 +5,7 @@ Use them with `pytest_plugins = ["kb_framework.testing"]` in a `conftest.py`.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +25,20 @@ from kb_framework.client import Engine, HttpTransport, connect
 if TYPE_CHECKING:
     from kb_framework.app import KB
 
+pytest_plugins = ["kb_framework.testing_postgres"]
+
 _START_SECONDS = 60
 
 
 @pytest.fixture
-def kb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, and an environment without any other `KB_*` setting."""
+def kb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_database: str | None) -> Path:
+    """An empty data folder, and an environment without any other `KB_*` setting but the store that the tests run on."""
     for name in [name for name in os.environ if name.upper().startswith("KB_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "kb-home"
     monkeypatch.setenv("KB_DATA_DIR", str(home))
+    if kb_database:
+        monkeypatch.setenv("KB_DATABASE_URL", kb_database)
     monkeypatch.chdir(tmp_path)
     return home
 
@@ -60,6 +66,20 @@ def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+def stored(statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What the database of this environment answers, behind the program's back; `?` stands for a value."""
+    if url := os.environ.get("KB_DATABASE_URL"):
+        import psycopg
+
+        with psycopg.connect(url) as connection:
+            answer = connection.execute(statement.replace("?", "%s").encode(), values)
+            return answer.fetchall() if answer.description else []
+    # Its functions come from a compiled module without type information.
+    dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
+    with closing(dbapi2.connect(str(Path(os.environ["KB_DATA_DIR"]) / "kb.sqlite"), timeout=30)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
 
 
 @dataclass
@@ -175,4 +195,5 @@ def _is_ours(handler: Any) -> bool:
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Move = Callable[[Path], Path]
 Install = Callable[..., Any]

@@ -64,7 +64,7 @@ class Opened:
                 "documents": read("SELECT id, updated_at FROM documents ORDER BY id").fetchall(),
                 "tags": read("SELECT document_id, tag FROM document_tags ORDER BY 1, 2").fetchall(),
                 "chunks": read("SELECT count(*), sum(seq) FROM chunks").fetchall(),
-                "text": read("SELECT count(*) FROM chunks_fts_1_docsize").scalar(),
+                "text": tx.backend.count_text(tx.connection, tx.organization_id),
                 "files": sorted(self.kb.files.keys()),
                 "waiting": read("SELECT key FROM file_removals ORDER BY key").fetchall(),
             }

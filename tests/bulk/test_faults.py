@@ -71,6 +71,7 @@ def room(disk: Path, left: int) -> Iterator[None]:
         ballast.unlink()
 
 
+@pytest.mark.sqlite_only("fills the disk of the file")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_full_disk_changes_nothing_and_says_so(small_disk, filled, opened, operation) -> None:
     filled(300, 5)
@@ -100,6 +101,7 @@ def test_a_full_disk_changes_nothing_and_says_so(small_disk, filled, opened, ope
     assert here.complaints() == []
 
 
+@pytest.mark.sqlite_only("fills the disk of the file")
 def test_with_room_for_the_change_alone_it_is_done(small_disk, filled, opened) -> None:
     """Where exactly the disk gets full does not matter: it is either all done or all undone, and the job agrees."""
     filled(300, 5)
@@ -140,6 +142,7 @@ def limit_pages(here: Any) -> Callable[[], None]:
     return lift
 
 
+@pytest.mark.sqlite_only("limits the pages of the file")
 @pytest.mark.parametrize("operation", ["tags", "set_tags", "ingest"])
 def test_a_database_that_may_not_grow_changes_nothing_and_says_so(filled, opened, kb_home, operation) -> None:
     filled(300)
@@ -173,6 +176,7 @@ def file_size_limit(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, former)
 
 
+@pytest.mark.sqlite_only("limits the pages of the file")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_write_that_fails_half_way_changes_nothing_and_says_so(filled, opened, kb_home, operation) -> None:
     filled(300, 5)
@@ -198,6 +202,7 @@ def test_a_write_that_fails_half_way_changes_nothing_and_says_so(filled, opened,
 # A database that may only be read
 
 
+@pytest.mark.sqlite_only("a pragma makes it read-only")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_database_that_became_read_only_can_still_be_read(filled, opened, kb_home, operation) -> None:
     filled(10)
@@ -214,6 +219,7 @@ def test_a_database_that_became_read_only_can_still_be_read(filled, opened, kb_h
     assert here.engine.list_documents()["meta"]["total"] == 10
 
 
+@pytest.mark.sqlite_only("the disk of the file is read-only")
 @pytest.mark.parametrize(
     "command", [["bulk-remove", "--tags", "old", "--yes"], ["note", "more"], ["list"], ["serve", "--port", "0"]]
 )
@@ -230,6 +236,7 @@ def test_a_read_only_disk_is_a_clean_error_for_commands(small_disk, filled, kb_r
     assert (small_disk / "home" / "kb.sqlite").read_bytes() == before
 
 
+@pytest.mark.sqlite_only("holds the lock of the file")
 def test_files_that_wait_to_be_removed_keep_nobody_from_reading(filled, opened, kb_home, monkeypatch) -> None:
     filled(10)
     with opened().kb.store.write() as tx:
@@ -337,6 +344,7 @@ def test_a_file_that_another_document_shares_stays_until_the_last_of_them_goes(k
     assert not path.exists()
 
 
+@pytest.mark.sqlite_only("reads the bytes of the file")
 def test_what_was_deleted_cannot_be_read_from_the_files_any_more(kb_home, opened) -> None:
     """B7: neither text nor vectors; what is left of the full text are single words, until its segments are merged."""
     here = opened()
@@ -420,6 +428,7 @@ def test_an_observer_that_raises_undoes_the_operation_and_leaves_a_failed_job(
     assert "/a/path" not in job["error"]
 
 
+@pytest.mark.sqlite_only("limits the pages of the file")
 def test_a_full_disk_that_an_observer_meets_is_not_blamed_on_the_plugin(filled, opened, kb_plugin, kb_home) -> None:
     filled(10)
     kb_plugin("writer", FULL)
@@ -458,6 +467,7 @@ def kb_documents_changed(changes, tx):
 """
 
 
+@pytest.mark.sqlite_only("a pragma defers the check of foreign keys")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_commit_that_fails_changes_nothing(filled, opened, kb_plugin, kb_home, operation) -> None:
     filled(10)

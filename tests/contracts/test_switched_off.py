@@ -192,6 +192,7 @@ def test_with_every_plugin_switched_off_the_host_still_answers(kb_home, kb_here,
     assert kb_here("plugins")[0] == 0
 
 
+@pytest.mark.sqlite_only("looks into SQLite's schema")
 @pytest.mark.parametrize(("name", "table"), [("documents", "uploads"), ("bulk", "job_type")])
 def test_its_migrations_did_not_run(kb_home, monkeypatch, name, table) -> None:
     from pysqlite3 import dbapi2

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from kb_framework.client import AsgiTransport, Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.mcp_server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.testing import Install, Run, RunningServer
+from kb_framework.testing import Install, Run, RunningServer, stored
 from kb_framework.web import create_app
 
 pytest.importorskip(
@@ -41,8 +39,7 @@ def ids(engine: Engine) -> list[int]:
 
 
 def rows(home: Path, statement: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(home / "kb.sqlite")) as connection:
-        return connection.execute(statement).fetchall()
+    return stored(statement)
 
 
 def found(engine: Engine, query: str, mode: str) -> set[int]:

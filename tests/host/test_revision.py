@@ -107,7 +107,7 @@ def test_s3_each_organization_has_a_revision_of_its_own(kb: KB, engine: Engine) 
 def test_s3_a_repair_moves_the_revision_of_everyone_it_may_concern(kb: KB, engine: Engine) -> None:
     engine.add_note("first")
     with kb.store.write() as tx:
-        tx.connection.exec_driver_sql("DELETE FROM chunks_fts_1")
+        tx.backend.remove_text(tx.connection, tx.organization_id, sa.select(chunks.c.seq))
     before = revision(kb), revision(kb, OTHER)
 
     engine.post("/doctor/repair")

@@ -24,7 +24,7 @@ from kb_framework.client import AsgiTransport, connect
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
 from kb_framework.store.tables import documents
 from kb_framework.store.text import ANALYSIS
-from kb_framework.testing import start_server, stop_server
+from kb_framework.testing import start_server, stop_server, stored
 from kb_framework.web import create_app
 
 # Opens each of the folders it is told of on standard input.
@@ -112,8 +112,7 @@ def database(home: Path) -> Any:
 
 
 def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
-    with database(home) as connection:
-        return connection.execute(query).fetchall()
+    return stored(query)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -126,10 +125,11 @@ def indexed(home: Path) -> tuple[set[int], set[int], set[int]]:
     def numbers(query: str) -> set[int]:
         return {row[0] for row in rows(home, query)}
 
+    here = "KB_DATABASE_URL" in os.environ
     return (
         numbers("SELECT seq FROM chunks"),
-        numbers("SELECT id FROM chunks_fts_1_docsize"),
-        numbers("SELECT rowid FROM chunks_vec_1_rowids"),
+        numbers("SELECT seq FROM chunks_fts" if here else "SELECT id FROM chunks_fts_1_docsize"),
+        numbers("SELECT seq FROM chunks_vec_1" if here else "SELECT rowid FROM chunks_vec_1_rowids"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.testing import Run
+from kb_framework.testing import Move, Run
 
 PARTS = {name: f"# {name}\n\n" + f"words about {name} that go on. " * 60 for name in ("alpha", "beta", "gamma")}
 
@@ -111,7 +111,9 @@ def test_k2_tagging_writes_no_events(kb_engine: Engine) -> None:
     assert kb_engine.list_events()["meta"]["total"] == 0
 
 
-def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, here: Run, tmp_path: Path, monkeypatch) -> None:
+def test_k5_curation_and_events_survive_export_and_import(
+    kb_home: Path, here: Run, tmp_path: Path, monkeypatch, kb_move: Move
+) -> None:
     with connect() as engine:
         document = put(engine, text_of("alpha", "beta"))["document"]["id"]
         chunk = by_part(engine, document)["beta"]["id"]
@@ -122,7 +124,7 @@ def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, here: R
     archive = tmp_path / "all.kbz"
     assert here("export", str(archive)).returncode == 0
 
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "elsewhere"))
+    kb_move(tmp_path / "elsewhere")
     done = here("import", str(archive), "--yes")
     assert done.returncode == 0, done.stderr
 
@@ -134,7 +136,7 @@ def test_k5_curation_and_events_survive_export_and_import(kb_home: Path, here: R
 
 
 def test_k5_an_import_where_the_plugin_is_off_says_what_it_leaves_out(
-    kb_home: Path, here: Run, tmp_path: Path, monkeypatch
+    kb_home: Path, here: Run, tmp_path: Path, monkeypatch, kb_move: Move
 ) -> None:
     with connect() as engine:
         document = put(engine, text_of("alpha"))["document"]["id"]
@@ -142,7 +144,7 @@ def test_k5_an_import_where_the_plugin_is_off_says_what_it_leaves_out(
     archive = tmp_path / "all.kbz"
     assert here("export", str(archive)).returncode == 0
 
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "elsewhere"))
+    kb_move(tmp_path / "elsewhere")
     done = here("import", str(archive), "--yes", "--json", KB_DISABLED_PLUGINS="knowledge,research")
 
     assert done.returncode == 0, done.stderr

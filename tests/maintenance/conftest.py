@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine
-from kb_framework.testing import Install
+from kb_framework.testing import Install, stored
 
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 
@@ -61,6 +61,8 @@ def sql(kb_home: Path) -> Callable[..., list[tuple]]:
     """Speaks to the database behind the program's back."""
 
     def run(statement: str, *values: Any) -> list[tuple]:
+        if "KB_DATABASE_URL" in os.environ:
+            return stored(statement, *values)
         with closing(open_database(kb_home)) as connection:
             return connection.execute(statement, values).fetchall()
 

@@ -15,6 +15,8 @@ from kb_framework.testing import Run, RunningServer
 
 from .conftest import doctor, everything, fill
 
+pytestmark = pytest.mark.sqlite_only("a backup is a copy of the file; PostgreSQL has tools of its own")
+
 Sql = Callable[..., list[tuple]]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install, Run, RunningServer
+from kb_framework.testing import Install, Move, Run, RunningServer
 
 from .conftest import doctor, everything, fill
 from .test_reindex import killed
@@ -35,13 +35,13 @@ def imported(engine: Engine, archive: bytes) -> dict:
 
 
 @pytest.fixture
-def archive(kb_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict, bytes]:
+def archive(kb_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kb_move: Move) -> tuple[dict, bytes]:
     """What one knowledge base holds, and its export; the current one is another, and empty."""
     with connect() as engine:
         fill(engine)
         engine.bulk_tags(tags=["file"], add=["bulk"])
         before, data = everything(engine), exported(engine)
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "other-home"))
+    kb_move(tmp_path / "other-home")
     return before, data
 
 
@@ -138,14 +138,14 @@ def test_a_running_engine_streams_too(kb_server: RunningServer, tmp_path: Path, 
 
 
 def test_an_archive_may_be_larger_than_a_file_but_not_than_its_own_limit(
-    kb_home: Path, kb_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb_home: Path, kb_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_move: Move
 ) -> None:
     with connect() as engine:
         engine.add_file("random.txt", secrets.token_hex(2_500_000).encode())
         data = exported(engine)
     file = tmp_path / "x.kbz"
     file.write_bytes(data)
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "other-home"))
+    kb_move(tmp_path / "other-home")
 
     refused = kb_run("import", str(file), "--yes", KB_MAINTENANCE_MAX_IMPORT_BYTES="1000000")
     assert "KB_MAINTENANCE_MAX_IMPORT_BYTES" in refused.stderr
@@ -155,7 +155,13 @@ def test_an_archive_may_be_larger_than_a_file_but_not_than_its_own_limit(
 
 
 def test_killed_half_way_nothing_is_half_done_and_the_next_one_completes_it(
-    kb_home: Path, letters: None, kb_run: Run, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb_home: Path,
+    letters: None,
+    kb_run: Run,
+    sql: Sql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kb_move: Move,
 ) -> None:
     monkeypatch.setenv("KB_EMBEDDER", "letters")
     with connect() as engine:
@@ -163,7 +169,7 @@ def test_killed_half_way_nothing_is_half_done_and_the_next_one_completes_it(
         before, data = everything(engine), exported(engine)
     file = tmp_path / "x.kbz"
     file.write_bytes(data)
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "other-home"))
+    kb_move(tmp_path / "other-home")
     with connect() as engine:
         engine.list_documents()
 
@@ -187,7 +193,9 @@ def test_killed_half_way_nothing_is_half_done_and_the_next_one_completes_it(
         assert doctor(engine)["status"] == "ok"
 
 
-def test_an_export_of_a_busy_knowledge_base_is_one_moment(kb_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_of_a_busy_knowledge_base_is_one_moment(
+    kb_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_move: Move
+) -> None:
     stop = threading.Event()
     with connect() as engine:
         fill(engine, 10)
@@ -208,7 +216,7 @@ def test_an_export_of_a_busy_knowledge_base_is_one_moment(kb_home: Path, tmp_pat
             stop.set()
             writer.join()
     for number, data in enumerate(archives):
-        monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / f"home-{number}"))
+        kb_move(tmp_path / f"home-{number}")
         with connect() as engine:
             done = imported(engine, data)
             assert done["documents"] >= 10
@@ -237,7 +245,7 @@ def kb_export_tables():
 
 
 def test_tables_and_columns_of_other_plugins_are_carried(
-    kb_home: Path, kb_plugin: Install, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb_home: Path, kb_plugin: Install, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_move: Move
 ) -> None:
     kb_plugin("readings", READINGS, module="readings_plugin")
     with connect() as engine:
@@ -246,7 +254,7 @@ def test_tables_and_columns_of_other_plugins_are_carried(
         sql("INSERT INTO readings SELECT 'r1', organization_id, id, x'00ff' FROM documents")
         data = exported(engine)
     home = tmp_path / "other-home"
-    monkeypatch.setenv("KB_DATA_DIR", str(home))
+    kb_move(home)
     with connect() as engine:
         engine.add_note("takes the id")
 
@@ -261,7 +269,7 @@ def test_tables_and_columns_of_other_plugins_are_carried(
         assert connection.execute("SELECT mood FROM chunks WHERE document_id = ?", (new,)).fetchall() == [("gloomy",)]
         connection.close()
         assert imported(engine, data)["rows"] == {}
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "without"))
+    kb_move(tmp_path / "without")
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "readings")
     with connect() as engine:
         preview = engine.upload_import([data], len(data))

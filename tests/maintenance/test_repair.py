@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,16 +32,31 @@ def test_a_healthy_knowledge_base_needs_no_repair(kb_engine: Engine) -> None:
     assert everything(kb_engine) == before
 
 
+def _of_sqlite(*statements: str) -> list:
+    return [pytest.param(statement, marks=pytest.mark.sqlite_only("SQLite's own tables")) for statement in statements]
+
+
+def _of_postgres(*statements: str) -> list:
+    return [pytest.param(statement, marks=pytest.mark.postgres_only) for statement in statements]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        "DELETE FROM chunks_fts_1 WHERE rowid < 4",
-        "DELETE FROM chunks_fts_1",
-        "INSERT INTO chunks_fts_1(rowid, title, headings, body) VALUES (999, 'zebras', '', 'zebras')",
-        "DELETE FROM chunks_fts_1_data",
-        "DROP TABLE chunks_fts_1_data",
-        "DROP TABLE chunks_fts_1_docsize",
-        "DROP TABLE chunks_fts_1",
+        *_of_sqlite(
+            "DELETE FROM chunks_fts_1 WHERE rowid < 4",
+            "DELETE FROM chunks_fts_1",
+            "INSERT INTO chunks_fts_1(rowid, title, headings, body) VALUES (999, 'zebras', '', 'zebras')",
+            "DELETE FROM chunks_fts_1_data",
+            "DROP TABLE chunks_fts_1_data",
+            "DROP TABLE chunks_fts_1_docsize",
+            "DROP TABLE chunks_fts_1",
+        ),
+        *_of_postgres(
+            "DELETE FROM chunks_fts WHERE seq < 4",
+            "INSERT INTO chunks_fts SELECT 999, organization_id, length, words FROM chunks_fts LIMIT 1",
+            "DROP TABLE chunks_fts",
+        ),
     ],
 )
 def test_full_text_is_made_again_from_the_chunks(kb_engine: Engine, kb_home: Path, sql: Sql, damage: str) -> None:
@@ -56,14 +72,17 @@ def test_full_text_is_made_again_from_the_chunks(kb_engine: Engine, kb_home: Pat
 @pytest.mark.parametrize(
     "damage",
     [
-        "DELETE FROM chunks_vec_1 WHERE rowid < 4",
-        "INSERT INTO chunks_vec_1(rowid, organization_id, embedding) SELECT 999, organization_id, embedding FROM chunks_vec_1"
-        " LIMIT 1",
-        "DELETE FROM chunks_vec_1_vector_chunks00",
-        "DROP TABLE chunks_vec_1_chunks",
-        "DROP TABLE chunks_vec_1_rowids",
-        "DROP TABLE chunks_vec_1_vector_chunks00",
-        "DROP TABLE chunks_vec_1",
+        *_of_sqlite("DELETE FROM chunks_vec_1 WHERE rowid < 4"),
+        *_of_postgres("DELETE FROM chunks_vec_1 WHERE seq < 4", "DROP TABLE chunks_vec_1 CASCADE"),
+        *_of_sqlite(
+            "INSERT INTO chunks_vec_1(rowid, organization_id, embedding) SELECT 999, organization_id, embedding FROM chunks_vec_1"
+            " LIMIT 1",
+            "DELETE FROM chunks_vec_1_vector_chunks00",
+            "DROP TABLE chunks_vec_1_chunks",
+            "DROP TABLE chunks_vec_1_rowids",
+            "DROP TABLE chunks_vec_1_vector_chunks00",
+            "DROP TABLE chunks_vec_1",
+        ),
     ],
 )
 def test_vectors_are_made_again_from_the_chunks(kb_engine: Engine, sql: Sql, damage: str) -> None:
@@ -120,7 +139,7 @@ def test_files_that_belong_to_no_document_are_set_aside_not_deleted(kb_engine: E
 
 def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: Sql) -> None:
     fill(kb_engine)
-    sql("DELETE FROM chunks_fts_1")
+    sql("DELETE FROM chunks_fts" if "KB_DATABASE_URL" in os.environ else "DELETE FROM chunks_fts_1")
 
     assert kb_run("doctor").returncode == 3
     done = kb_run("doctor", "--repair", "--json")

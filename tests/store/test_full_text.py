@@ -15,6 +15,8 @@ from kb_framework.store.store import Store
 
 from .conftest import OTHER, Corpus, open_store
 
+pytestmark = pytest.mark.sqlite_only("the tables of FTS5")
+
 
 @pytest.fixture
 def second(corpus: Corpus) -> Iterator[Store]:

@@ -27,6 +27,8 @@ from kb_framework.store.side.keeper import Keeper
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
 
+pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
+
 places = iter(range(int(sys.argv[2])))
 
 def stop():

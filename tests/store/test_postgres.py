@@ -1,0 +1,260 @@
+"""What is PostgreSQL's own: the same scores as FTS5's, exact filters, who waits for whom, and what errors say."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
+from kb_framework.errors import Busy, StoreUnusable
+from kb_framework.settings import DatabaseUrl
+from kb_framework.store.backend import Backend
+from kb_framework.store.documents import Space, content_hash, create_space, delete_documents, insert_document
+from kb_framework.store.expression import Expression, Term
+from kb_framework.store.migrations import migrate
+from kb_framework.store.sqlite import SqliteBackend
+from kb_framework.store.store import Store
+from kb_framework.store.tables import chunks, documents, now, organizations
+
+from .conftest import vector_of
+
+pytest.importorskip("psycopg")
+
+OTHER = "00000000-0000-4000-8000-0000000000aa"
+WEIGHTS = (2.5, 1.5, 1.0)
+WORDS = ["backup", "zebra", "café", "Straße", "日本語の本", "백업은", "νέα", "x1", "running", "the", "of", "retention"]
+
+
+@pytest.fixture
+def database(kb_databases) -> Iterator[str]:
+    if kb_databases is None:
+        pytest.skip("needs --store postgres")
+    url = kb_databases.new(migrated=False)
+    yield url
+    kb_databases.drop(url)
+
+
+@pytest.fixture
+def postgres(database: str) -> Iterator[Store]:
+    from kb_framework.store.postgres.backend import PostgresBackend
+
+    store = Store(PostgresBackend(database, busy_timeout=0.5, statement_timeout=30, pool_size=4))
+    migrate(store, {}, _fail)
+    with store.write() as tx:
+        tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Store]:
+    store = Store(SqliteBackend(tmp_path / "kb.sqlite", 5))
+    migrate(store, {}, _fail)
+    with store.write() as tx:
+        tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
+    yield store
+    store.close()
+
+
+def _fail(plugin: str, error: Exception) -> None:
+    raise error
+
+
+def fill(store: Store, texts: list[str], organization: str = DEFAULT_ORGANIZATION, space: Space | None = None) -> list[int]:
+    added = []
+    with store.write(organization) as tx:
+        for number, text in enumerate(texts):
+            values = {"doc_type": "note", "title": f"about {text.split(' ')[-1]}", "path": f"{number}.md", "media": "text/plain"}
+            values |= {"trust": "primary", "metadata": {}, "content_hash": content_hash(text), "bytes": 1}
+            piece = ChunkText(text, {"heading_path": ["Head", text.split(" ")[0]]})
+            vectors = {content_hash(text): vector_of(text)} if space else {}
+            added.append(insert_document(tx, values, [], [piece], "job", vectors, space))
+    return added
+
+
+def some_texts(count: int) -> list[str]:
+    chance = random.Random(7)
+    return [" ".join(chance.choices(WORDS, weights=range(len(WORDS), 0, -1), k=chance.randint(2, 60))) for _ in range(count)]
+
+
+def every(organization: str = DEFAULT_ORGANIZATION) -> sa.Select:
+    return sa.select(chunks.c.seq).where(chunks.c.organization_id == organization)
+
+
+def searched(store: Store, ask: Callable[[Backend, sa.Connection], list[tuple[int, float]]]) -> list[tuple[int, float]]:
+    with store.read() as tx:
+        return ask(tx.backend, tx.connection)
+
+
+@pytest.mark.parametrize(
+    "query", ["zebra backup", "the café", "日本", "백업", "본", "running of the νέα x1 retention", "nothing"]
+)
+def test_s1_words_have_the_scores_that_fts5_gives_them(postgres: Store, sqlite: Store, query: str) -> None:
+    texts = some_texts(120)
+    for store in (postgres, sqlite):
+        fill(store, texts)
+        # A neighbour has the same words, and they do not count.
+        fill(store, texts[:40], OTHER)
+
+    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
+        return backend.search_text(connection, DEFAULT_ORGANIZATION, query, every(), 500, WEIGHTS)
+
+    expected, found = searched(sqlite, ask), searched(postgres, ask)
+    assert {seq for seq, _ in found} == {seq for seq, _ in expected}
+    assert dict(found) == pytest.approx(dict(expected), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        Expression((Term("backup zebra"),)),
+        Expression((Term("back", prefix=True), Term("café"))),
+        Expression((Term("zebra", field="title"),)),
+        Expression((Term("the"),), (Term("zebra"), Term("café"))),
+        Expression((Term("日本語"),)),
+        Expression((Term("본"),)),
+    ],
+    ids=["phrase", "prefix", "title", "without", "run", "character"],
+)
+def test_s4_syntax_finds_the_same_on_both(postgres: Store, sqlite: Store, expression: Expression) -> None:
+    texts = some_texts(120)
+    for store in (postgres, sqlite):
+        fill(store, texts)
+
+    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
+        return backend.search_expression(connection, DEFAULT_ORGANIZATION, expression, every(), 500, WEIGHTS)
+
+    expected, found = searched(sqlite, ask), searched(postgres, ask)
+    assert {seq for seq, _ in found} == {seq for seq, _ in expected}
+
+
+def test_totals_follow_what_is_added_and_removed(postgres: Store) -> None:
+    added = fill(postgres, some_texts(30))
+    with postgres.write(DEFAULT_ORGANIZATION) as tx:
+        delete_documents(tx, sa.select(documents.c.id).where(documents.c.id.in_(added[:10])))
+    with postgres.write() as tx:
+        assert tx.backend.check_text(tx.connection, DEFAULT_ORGANIZATION) is None
+        assert tx.backend.count_text(tx.connection, DEFAULT_ORGANIZATION) == 20
+        tx.connection.exec_driver_sql("UPDATE chunks_fts_totals SET length = length + 1")
+        assert tx.backend.check_text(tx.connection, DEFAULT_ORGANIZATION) == "its totals are not those of its rows"
+
+
+def test_words_that_are_too_long_for_postgresql_are_found(postgres: Store) -> None:
+    long = "a" * 5000
+    fill(postgres, [f"{long} end", "other words"])
+    found = searched(postgres, lambda backend, c: backend.search_text(c, DEFAULT_ORGANIZATION, long, every(), 5, WEIGHTS))
+    assert len(found) == 1
+
+
+def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kb_framework.store.postgres import keeper, vectors
+
+    # As if few were many, so that the index is built and asked.
+    monkeypatch.setattr(keeper, "EXACT", 50)
+    monkeypatch.setattr(vectors, "EXACT", -1)
+    with postgres.write() as tx:
+        space = create_space(tx, "random", len(vector_of("x")) // 4)
+    fill(postgres, [f"text {number}" for number in range(400)], space=space)
+    fill(postgres, ["another's"], OTHER, space)
+    assert len(keeper.PostgresKeeper(postgres, postgres.backend.writer).run()) == 1
+    rare = every().where(chunks.c.seq % 40 == 0)
+
+    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
+        return backend.search_vectors(connection, space.index_name, DEFAULT_ORGANIZATION, vector_of("text 7"), rare, 10)
+
+    found = searched(postgres, ask)
+    monkeypatch.setattr(vectors, "EXACT", 10_000)
+    exact = searched(postgres, ask)
+    assert [seq for seq, _ in found] == [seq for seq, _ in exact]
+    assert len(found) == 10
+
+
+def test_vectors_come_back_as_they_were(postgres: Store) -> None:
+    with postgres.write() as tx:
+        space = create_space(tx, "random", len(vector_of("x")) // 4)
+    fill(postgres, ["one", "two"], space=space)
+    with postgres.read() as tx:
+        read = tx.backend.read_vectors(tx.connection, space.index_name, [1, 2, 99])
+        query = sa.select(chunks.c.seq, tx.backend.vector_of(chunks.c.seq)).order_by(chunks.c.seq)
+        shown = [row[1] for row in tx.execute(query)]
+    assert read == {1: vector_of("one"), 2: vector_of("two")}
+    assert shown == [vector_of("one"), vector_of("two")]
+
+
+def test_writers_of_one_organization_wait_for_each_other_and_no_one_else_does(postgres: Store) -> None:
+    with postgres.write(DEFAULT_ORGANIZATION):
+        with postgres.write(OTHER):
+            pass
+        with pytest.raises(Busy), postgres.write(DEFAULT_ORGANIZATION):
+            pass
+        with pytest.raises(Busy), postgres.write():
+            pass
+
+
+def test_what_was_committed_while_one_waited_is_seen(postgres: Store) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with postgres.write(DEFAULT_ORGANIZATION) as tx:
+            tx.corpus_changed()
+            entered.set()
+            go.wait(5)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    entered.wait(5)
+    threading.Timer(0.1, go.set).start()
+    with postgres.write(DEFAULT_ORGANIZATION) as tx:
+        assert tx.corpus_revision() == 1
+    thread.join()
+
+
+def test_reading_is_one_view_of_everything(postgres: Store) -> None:
+    with postgres.read() as tx:
+        count = sa.select(sa.func.count()).select_from(documents)
+        assert tx.scalar(count) == 0
+        fill(postgres, ["new"])
+        assert tx.scalar(count) == 0
+
+
+def test_nothing_can_be_written_while_reading(postgres: Store) -> None:
+    with pytest.raises(StoreUnusable, match="cannot be written"), postgres.read() as tx:
+        tx.execute(sa.insert(organizations).values(id="x", name="x", created_at=now()))
+
+
+def test_a_server_that_is_not_there_is_said_to_be_so() -> None:
+    from kb_framework.store.postgres.backend import PostgresBackend
+
+    store = Store(PostgresBackend("postgresql://somebody:secret@127.0.0.1:1/kb", 1, 1, 1))
+    with pytest.raises(StoreUnusable, match="cannot be reached") as caught, store.read():
+        pass
+    assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_without_the_extension_it_says_how_to_create_it(postgres: Store) -> None:
+    with postgres.write() as tx:
+        tx.backend.show_vectors(tx.connection, None)
+        tx.connection.exec_driver_sql("DROP EXTENSION vector CASCADE")
+    assert "CREATE EXTENSION vector" in (postgres.backend.vectors_missing or "")
+    # Words are found all the same.
+    fill(postgres, ["zebra"])
+    found = searched(postgres, lambda backend, c: backend.search_text(c, DEFAULT_ORGANIZATION, "zebra", every(), 5, WEIGHTS))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://kb:s3cret@db/kb", "postgresql://kb:***@db/kb"),
+        ("postgresql://kb@db/kb?password=s3cret&sslmode=require", "postgresql://kb@db/kb?password=***&sslmode=require"),
+        ("postgresql:///kb?host=/run/postgresql", "postgresql:///kb?host=/run/postgresql"),
+    ],
+)
+def test_h7_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert str(DatabaseUrl(url)) == shown
+    assert "s3cret" not in repr(DatabaseUrl(url))
