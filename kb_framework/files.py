@@ -68,6 +68,10 @@ class Files(Protocol):
         """Delete a file; a missing one is fine. `OSError` if this one cannot be deleted."""
         ...
 
+    def remove_all(self, keys: Collection[str]) -> None:
+        """The same for many, in as few steps as the storage allows. After an error any number of them may be gone."""
+        ...
+
     def set_aside(self, keys: Iterable[str]) -> str:
         """Move files out of the storage to where a person can look at them; where that is."""
         ...
@@ -213,6 +217,10 @@ class LocalFiles:
         if path.parent.resolve() != (self.root.resolve() / key[:2]):
             raise OSError("the file's folder leads out of the storage root")
         path.unlink(missing_ok=True)
+
+    def remove_all(self, keys: Collection[str]) -> None:
+        for key in keys:
+            self.remove(key)
 
     def set_aside(self, keys: Iterable[str]) -> str:
         folder = self.root.with_name("lost-files")

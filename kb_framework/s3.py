@@ -132,6 +132,11 @@ class S3Files:
         with _explained("removed"):
             self._s3.delete(self._store, self._place(key))
 
+    def remove_all(self, keys: Collection[str]) -> None:
+        if keys:
+            with _explained("removed"):
+                self._s3.delete(self._store, [self._place(key) for key in keys])
+
     def set_aside(self, keys: Iterable[str]) -> str:
         with _explained("moved"):
             for key in keys:

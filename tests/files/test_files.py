@@ -69,6 +69,13 @@ def test_publishing_the_same_content_twice_and_removing_it_twice_is_fine(files: 
 
     files.remove(KEY)
     files.remove(KEY)
+    assert files.keys() == set()
+
+    files.publish(files.stage(DATA))
+    other = files.stage(b"other")
+    files.publish(other)
+    files.remove_all([KEY, other.key])
+    files.remove_all([])
 
     assert files.keys() == set()
 

@@ -278,13 +278,25 @@ class DocumentsService:
             # Under the write lock: a file that is just being added again is either seen here or published after this.
             with self._store.write() as tx:
                 used = set(tx.connection.scalars(sa.select(documents.c.file).where(among(documents.c.file, keys))))
-                done = [key for key in keys if key in used or self._remove_file(key)]
+                done = [*used, *self._removed([key for key in keys if key not in used])]
                 tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, done)))
+
+    def _removed(self, keys: list[str]) -> list[str]:
+        """Remove files, all at once if that works; those that are gone."""
+        try:
+            self._files.remove_all(keys)
+        except (OSError, ValueError):
+            return [key for key in keys if self._remove_file(key)]
+        except StoreUnusable as error:
+            # It is away as a whole: asking for each file would take long, and nobody else writes meanwhile.
+            log.warning("%s stored files could not be removed and will be tried again: %s", len(keys), error.message)
+            return []
+        return keys
 
     def _remove_file(self, key: str) -> bool:
         try:
             self._files.remove(key)
-        except (OSError, ValueError, StoreUnusable) as error:
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
             return False
