@@ -34,6 +34,9 @@ Over = Literal["documents", "chunks"]
 
 # In a route's `opt`: everyone may ask, with or without a key.
 PUBLIC = "public"
+# In a route's `opt`: whoever shows a key may ask, whatever it allows. Behind it there is nothing but who they are (`/whoami`), or
+# what comes through the gate again (`/mcp`).
+ANY_KEY = "any key"
 # What the person at the data folder holds: every permission there is.
 EVERYTHING = frozenset({"*"})
 

@@ -11,7 +11,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from kb_framework.access import Access
-from kb_framework.api import PUBLIC, Actor
+from kb_framework.api import ANY_KEY, PUBLIC, Actor
 from kb_framework.errors import Forbidden, KBError, Unauthorized
 from kb_framework.limits import Failures
 from kb_framework.store.tables import now
@@ -20,8 +20,6 @@ log = logging.getLogger("kb.http")
 
 # In the scope of a request that comes from this process: who asks. Nothing that arrives over a network can set it.
 IN_PROCESS_ACTOR = "kb.actor"
-# What is open to every key, because whatever is behind it comes through the gate again: the host's own `/mcp`, nothing else.
-ANY_KEY = "any key"
 # Of an ISO time: up to the minute. A key's use is noted once a minute, since every note is a write.
 _MINUTE = 16
 

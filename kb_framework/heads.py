@@ -14,7 +14,9 @@ _SECONDS = 30.0
 class BoundedHeads(HttpToolsProtocol):
     """uvicorn's own protocol, which would read a head of any length for any time."""
 
+    # Of the head that is arriving, as it came over the wire; and what was found in it, since all of it may come at once.
     _head_bytes = 0
+    _found_bytes = 0
     _in_time: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -24,9 +26,18 @@ class BoundedHeads(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_bytes = 1
+        self._found_bytes = 0
         if self._in_time is None:
             # A further request on the same connection.
             self._in_time = self.loop.call_later(_SECONDS, self.transport.close)
+
+    def on_url(self, url: bytes) -> None:
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(name, value)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
@@ -43,6 +54,12 @@ class BoundedHeads(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._arrived()
         super().connection_lost(exc)
+
+    def _count(self, *found: bytes) -> None:
+        self._found_bytes += sum(map(len, found))
+        if self._found_bytes > _MOST_BYTES:
+            # The parser stops, and the protocol answers 400.
+            raise ValueError("the head is too long")
 
     def _arrived(self) -> None:
         if self._in_time is not None:

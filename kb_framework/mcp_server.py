@@ -28,7 +28,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from kb_framework import __version__
-from kb_framework.api import Actor, Answer, Profile, Sampled, Tool, resolve
+from kb_framework.api import ANY_KEY, Actor, Answer, Profile, Sampled, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InternalError, InvalidInput, KBError
 from kb_framework.plugins import Plugins
@@ -282,8 +282,6 @@ def http_app(engine: Callable[[Actor], Engine], plugins: Plugins) -> tuple[Any, 
     """
     from litestar import asgi
     from litestar.types import Receive, Scope, Send
-
-    from kb_framework.gate import ANY_KEY
 
     server = create_server(engine, plugins, "admin")
     server.streamable_http_app(

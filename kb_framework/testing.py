@@ -170,7 +170,7 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 def missing_permissions(kb: KB) -> list[str]:
     """What a key could never use, because it names no permission or one that nobody declares; for tests: it must be empty."""
-    from kb_framework.api import PUBLIC
+    from kb_framework.api import ANY_KEY, PUBLIC
     from kb_framework.web import create_app
 
     declared = {item.name for item in kb.plugins.permissions}
@@ -182,7 +182,7 @@ def missing_permissions(kb: KB) -> list[str]:
     ]
     # Litestar answers OPTIONS by itself, and asks the gate like any other.
     named = [(f"the route {path}", handler.opt.get("permission")) for path, handler in handlers if _is_ours(handler)]
-    named = [(what, permission) for what, permission in named if permission != PUBLIC]
+    named = [(what, permission) for what, permission in named if permission not in (PUBLIC, ANY_KEY)]
     named += [(f"the tool {tool.name}", tool.permission) for tool in kb.plugins.tools]
     named += [(f"the operation {kind.name}", kind.permission) for kind in kb.plugins.kinds]
     problems = {what: "names no permission" for what, permission in named if not permission}

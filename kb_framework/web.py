@@ -25,12 +25,13 @@ from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.plugins.pydantic import PydanticPlugin
 from litestar.response import Redirect
+from litestar.routes import HTTPRoute
 from litestar.static_files import create_static_files_router
 from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from pydantic import ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import PUBLIC, READER_HEADER, Actor, resolve
+from kb_framework.api import ANY_KEY, PUBLIC, READER_HEADER, Actor, resolve
 from kb_framework.app import KB
 from kb_framework.gate import Gate
 from kb_framework.hardening import in_time, security_headers
@@ -46,6 +47,8 @@ _BASE = "/api/v1"
 _ASSETS = "/assets/swagger"
 _KEY_SCHEME = "key"
 _OPEN = {"permission": PUBLIC}
+# In a route's `opt`, by the host: the names that its query may have.
+_QUERY = "query"
 _WRAPPING_BYTES = 1_000_000
 # What decides who is let in must not be said twice.
 _ONCE = {b"host", b"origin", b"authorization", b"content-type"}
@@ -90,7 +93,7 @@ def create_app(
     found = [*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]
 
     def build(some: list[HTTPRouteHandler], *more: Any, **options: Any) -> Litestar:
-        return Litestar(
+        app = Litestar(
             route_handlers=[Router(_BASE, route_handlers=some), *more],
             dependencies={
                 "actor": Provide(_actor, sync_to_thread=False),
@@ -106,6 +109,8 @@ def create_app(
             debug=False,
             **options,
         )
+        _note_queries(app)
+        return app
 
     def build_whole() -> Litestar:
         return build(found, *_pages(), *([mcp] if mcp else []), openapi_config=_openapi(), lifespan=lifespan)
@@ -220,8 +225,20 @@ def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: st
         handler.tags = handler.tags or [plugin]
         permission = handler.opt.get("permission", "")
         # Without any key made, none is needed: so it is said to be optional.
-        handler.security = [] if permission == PUBLIC else [{_KEY_SCHEME: [permission] if permission else []}, {}]
+        needed = [] if permission in ("", ANY_KEY) else [permission]
+        handler.security = [] if permission == PUBLIC else [{_KEY_SCHEME: needed}, {}]
     return items
+
+
+def _note_queries(app: Litestar) -> None:
+    """Leave with every route of the API the names that its query may have; one that asks for the whole `query` takes any."""
+    for route in app.routes:
+        if isinstance(route, HTTPRoute) and route.path.startswith(_BASE):
+            for handler, parameters in route.route_handler_map.values():
+                if "query" not in parameters.expected_reserved_kwargs:
+                    names = {item.field_alias for item in parameters.expected_query_params}
+                    # What is a part of the path here may be a parameter on another path of the same handler.
+                    handler.opt[_QUERY] = handler.opt.get(_QUERY, frozenset()) | names
 
 
 def _pages() -> list[Any]:
@@ -274,6 +291,9 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
         raise errors.InvalidInput("query: must be valid UTF-8", field="query") from None
     if "\x00" in query:
         raise errors.InvalidInput("query: must not contain NUL", field="query")
+    known = request.route_handler.opt.get(_QUERY)
+    if query and known is not None:
+        _check_names(request.query_params.keys(), known)
     expected = request.route_handler.opt.get("body", "json")
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     if expected == "bytes" or request.method in {"GET", "HEAD", "DELETE"} or not has_body:
@@ -283,6 +303,14 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
     if content_type != wanted:
         # A page elsewhere can make a browser post text/plain or a form without asking; JSON it cannot.
         raise errors.UnsupportedMediaType(f"content-type: must be {wanted}", field="content-type")
+
+
+def _check_names(given: Iterable[str], known: frozenset[str]) -> None:
+    """A filter whose name is misspelt would be no filter."""
+    for name in given:
+        if name not in known:
+            takes = ", ".join(sorted(known)) or "no parameters"
+            raise errors.InvalidInput(f"{name}: is not a parameter of this request", hint=f"it takes {takes}", field=name)
 
 
 class Edge:

@@ -326,7 +326,11 @@ def answer_to(url: str, head: str, seconds: float = 30) -> str:
 def test_a_head_that_is_too_long_is_not_read_on(served: tuple[RunningServer, str]) -> None:
     endless = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 200_000}"
     assert answer_to(served[0].url, endless).startswith("HTTP/1.1 400")
-    fine = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 8000}\r\n\r\n"
+    at_once = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 66_000}\r\n\r\n"
+    assert answer_to(served[0].url, at_once).startswith("HTTP/1.1 400")
+    many = "".join(f"X-{number}: a\r\n" for number in range(12_000))
+    assert answer_to(served[0].url, f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\n{many}\r\n").startswith("HTTP/1.1 400")
+    fine = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 60_000}\r\n\r\n"
     assert answer_to(served[0].url, fine).startswith("HTTP/1.1 200")
 
 

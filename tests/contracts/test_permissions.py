@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.api import PUBLIC
+from kb_framework.api import ANY_KEY, PUBLIC
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import AsgiTransport
@@ -32,6 +32,9 @@ OPEN_TO_ALL = {
     "/schema/{path:str}",
     "/assets/swagger/{file_path:path}",
 }
+
+# What every key opens, whatever it allows: who is asking. And `/mcp`, whose tools ask the routes.
+OPEN_TO_ANY_KEY = {"/api/v1/whoami"}
 
 # They work on the data folder's files, which only its owner can, or are an engine themselves: no route is involved.
 LOCAL_COMMANDS = {
@@ -62,7 +65,8 @@ def test_that_is_so_without_any_one_plugin(kb_home, monkeypatch, name) -> None:
     assert names_of_permissions_missing() == []
 
 
-def test_what_is_open_to_all_is_a_short_list(kb_home) -> None:
+@pytest.mark.parametrize(("permission", "expected"), [(PUBLIC, OPEN_TO_ALL), (ANY_KEY, OPEN_TO_ANY_KEY)])
+def test_what_is_open_to_all_is_a_short_list(kb_home, permission: str, expected: set[str]) -> None:
     kb = open_kb()
     try:
         app = create_app(kb).app  # type: ignore[attr-defined]
@@ -70,12 +74,12 @@ def test_what_is_open_to_all_is_a_short_list(kb_home) -> None:
             route.path
             for route in app.routes
             for handler in getattr(route, "route_handlers", None) or [route.route_handler]
-            if handler.opt.get("permission") == PUBLIC
+            if handler.opt.get("permission") == permission
         }
     finally:
         kb.close()
 
-    assert found == OPEN_TO_ALL
+    assert found == expected
 
 
 CARELESS = """

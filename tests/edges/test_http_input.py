@@ -536,6 +536,30 @@ def test_a_bad_parameter_is_refused_by_name(send: Any, path: str, field: str) ->
     require_refused(send("GET", path, None, {}), names=field)
 
 
+def test_a_parameter_that_a_route_does_not_have_is_refused_by_name_on_every_route(url: str, send: Any, ask: Any) -> None:
+    """H2: a filter whose name is misspelt would be no filter, and the list of everything."""
+    taken = []
+    for path, operations in ask(url, "GET", "/schema/openapi.json").json["paths"].items():
+        wanted = re.sub(r"\{\w+\}", lambda found: "1" if found[0] in NUMBERS else NOBODYS, path).removeprefix("/api/v1")
+        for method in operations:
+            answer = send(method.upper(), f"{wanted}?nosuchname=1", None, {})
+            if answer.status != 400 or b"nosuchname" not in answer.body:
+                taken.append((method, path, answer.status, answer.body[:100]))
+
+    assert taken == []
+    require_refused(send("GET", "/documents?tags=a&tag=b", None, {}), names="tag: is not a parameter")
+    require_refused(send("GET", "/documents?Page=1", None, {}), names="Page")
+
+
+NUMBERS = {"{document_id}", "{job_id}"}
+NOBODYS = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize("path", ["/?a=1", "/docs?a=1", "/schema/swagger?a=1", "/schema/openapi.json?a=1"])
+def test_a_page_may_be_asked_for_with_any_parameter(url: str, ask: Any, path: str) -> None:
+    assert ask(url, "GET", path).status in {200, 302}
+
+
 @pytest.mark.parametrize("query", ["?offset=-1", "?offset=x", f"?offset={BIG}", "?offset=%ff"])
 def test_a_bad_offset_is_refused(send: Any, query: str) -> None:
     upload = send("POST", "/uploads", dumped({"filename": "a.md"})).json["upload_id"]

@@ -178,13 +178,16 @@ def test_the_log_level_is_a_setting(serve: Serve, ask: Any, stop: Any) -> None:
 
 
 SLOW = """
+import os
 import time
+from pathlib import Path
 from litestar import get
 from kb_framework import api, hookimpl
 
 @get("/slow", sync_to_thread=True)
 def slow() -> dict:
-    time.sleep(1.5)
+    Path(os.environ["KB_DATA_DIR"], "begun").touch()
+    time.sleep(1)
     return {"finished": True}
 
 handlers = [slow]
@@ -205,7 +208,7 @@ def test_it_stops_quietly_once_the_requests_under_way_are_answered(
     under_way = threading.Thread(target=lambda: answers.append(ask(server.url, "GET", "/api/v1/slow")))
     assert json.loads((kb_home / ADDRESS_FILE).read_text())["url"] == server.url
     under_way.start()
-    time.sleep(0.7)
+    wait_for((kb_home / "begun").exists, "the request")
 
     server.process.send_signal(number)
     code = server.process.wait(timeout=30)

@@ -14,7 +14,7 @@ from kb_access import models
 from kb_access.audit import AuditService
 from kb_access.roles import RolesService
 from kb_access.service import KeysService
-from kb_framework.api import Actor
+from kb_framework.api import ANY_KEY, Actor
 from kb_framework.http import PageNumber, PerPage, QueryText
 from kb_framework.paging import Page
 
@@ -107,7 +107,7 @@ def remove_role(name: RoleName, access_roles: NamedDependency[RolesService], act
     access_roles.remove(name, actor)
 
 
-@get("/whoami", sync_to_thread=True, opt={"permission": "engine.view"})
+@get("/whoami", sync_to_thread=True, opt={"permission": ANY_KEY})
 def whoami(access_keys: NamedDependency[KeysService], actor: NamedDependency[Actor]) -> models.Whoami:
     """Whom the engine takes the caller for, and what they may do."""
     return access_keys.whoami(actor)
