@@ -82,6 +82,13 @@ def stored(statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(statement, values).fetchall()
 
 
+def stored_tables() -> set[str]:
+    """The tables that the database of this environment has."""
+    on_postgres = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace"
+    on_sqlite = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    return {name for (name,) in stored(on_postgres if os.environ.get("KB_DATABASE_URL") else on_sqlite)}
+
+
 @dataclass
 class RunningServer:
     url: str
@@ -196,4 +203,5 @@ def _is_ours(handler: Any) -> bool:
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Move = Callable[[Path], Path]
+StoreOf = Callable[..., dict[str, str]]
 Install = Callable[..., Any]

@@ -16,6 +16,7 @@ from kb_framework.app import KB, open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import AsgiTransport, Engine, Reply
 from kb_framework.plugins import Plugins
+from kb_framework.testing import StoreOf
 from kb_framework.web import create_app
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -91,12 +92,14 @@ def base(kb_home: Path) -> Iterator[Base]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Base]:
+def shared(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[Base]:
     """One for all tests of a module, with a key of every role in the first organization and in another."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         patch.setenv("KB_DATA_DIR", str(tmp_path_factory.mktemp("shared") / "kb-home"))
+        for name, value in kb_store_of().items():
+            patch.setenv(name, value)
         for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY"):
             patch.setenv(f"KB_RESEARCH_{name}", "0")
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))

@@ -24,7 +24,7 @@ from kb_framework.access import make_key
 from kb_framework.client import Engine
 from kb_framework.errors import TooManyRequests
 from kb_framework.limits import Failures
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
 
 CLIENTS = 200
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -239,12 +239,12 @@ def test_wrong_keys_are_refused_with_429_before_they_are_looked_up(base: Any) ->
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, str]]:
+def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
     home = tmp_path_factory.mktemp("served") / "kb-home"
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
-        server = start_server(KB_DATA_DIR=str(home), KB_BODY_TIMEOUT="1", KB_UNAUTHORIZED_PER_MINUTE="50")
+        server = start_server(KB_DATA_DIR=str(home), KB_BODY_TIMEOUT="1", KB_UNAUTHORIZED_PER_MINUTE="50", **kb_store_of())
     with server.engine as engine:
         for number in range(3):
             engine.post("/notes", {"text": f"# Note {number}\n\nof words"})

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
 
 Mode = Literal["auto", "legacy"]
 MODES: list[Mode] = ["auto", "legacy"]
@@ -50,12 +50,12 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("served") / "kb-home"
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
-        server = start_server(KB_DATA_DIR=str(home))
+        server = start_server(KB_DATA_DIR=str(home), **kb_store_of())
     wanted = {"acme editor": ("editor", "acme"), "acme viewer": ("viewer", "acme"), "other": ("admin", "other")}
     keys = {}
     with server.engine as engine:

@@ -44,6 +44,7 @@ def walks(kb: KB, seen: list[tuple[str, Any]]) -> list[str]:
     return found
 
 
+@pytest.mark.sqlite_only("reads SQLite's plans, which do not depend on how much there is")
 def test_adding_a_document_looks_through_no_other_documents_chunks(kb: KB) -> None:
     chunk = kb.services["documents"].chunks(add(kb, "old.md", "curated text"), Actor())[0]
     kb.services["knowledge"].change(chunk["id"], Reclassify(chunk_kind="example"), Actor())

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ def server_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(server_home: Path) -> Iterator[RunningServer]:
+def server(server_home: Path, kb_store_of: StoreOf) -> Iterator[RunningServer]:
     """A server that the tests of a module share: for tests that do not mind what others have added."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         # Many tests share it, so that it has to bear more than one user may ask of it.
         limits = {f"KB_RESEARCH_{name}": "0" for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY")}
-        running = start_server(KB_DATA_DIR=str(server_home), **limits)
+        running = start_server(KB_DATA_DIR=str(server_home), **limits, **kb_store_of())
     yield running
     stop(running)

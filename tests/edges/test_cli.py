@@ -185,6 +185,7 @@ def test_exit_3_when_the_engine_cannot_be_reached(kb_run: Run) -> None:
     require_quiet(done)
 
 
+@pytest.mark.sqlite_only("about the file")
 def test_exit_3_when_the_database_is_not_one(kb_run: Run, kb_home: Path) -> None:
     kb_home.mkdir()
     (kb_home / "kb.sqlite").write_bytes(b"this is no database " * 500)

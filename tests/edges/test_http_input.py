@@ -16,7 +16,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
 from kb_framework.client import Engine, HttpTransport
-from kb_framework.testing import Install, RunningServer
+from kb_framework.testing import Install, RunningServer, StoreOf
 
 JSON = {"Content-Type": "application/json"}
 BIG = 2**63
@@ -625,12 +625,12 @@ def test_a_wrong_method_is_405_in_the_shape_of_every_error(send: Any, method: st
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory, stop: Any) -> Any:
+def small(tmp_path_factory: pytest.TempPathFactory, stop: Any, kb_store_of: StoreOf) -> Any:
     """A server that takes bodies of 10,000 and files of 50,000 bytes."""
     from kb_framework.testing import start_server
 
     home = tmp_path_factory.mktemp("small") / "kb-home"
-    running = start_server(KB_DATA_DIR=str(home), KB_MAX_BODY_BYTES="10000", KB_MAX_FILE_BYTES="50000")
+    running = start_server(KB_DATA_DIR=str(home), KB_MAX_BODY_BYTES="10000", KB_MAX_FILE_BYTES="50000", **kb_store_of())
     yield running
     stop(running)
 

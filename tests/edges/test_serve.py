@@ -298,7 +298,7 @@ def test_an_address_where_nothing_answers_is_ignored(kb_home: Path, kb_run: Run)
     done = kb_run("note", "all the same")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert (kb_home / "kb.sqlite").exists()
+    assert list((kb_home / "files").glob("??/*"))
 
 
 def test_an_address_where_another_server_answers_is_ignored(kb_home: Path, other_server: str, kb_run: Run) -> None:
@@ -307,7 +307,7 @@ def test_an_address_where_another_server_answers_is_ignored(kb_home: Path, other
     done = kb_run("note", "all the same")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert (kb_home / "kb.sqlite").exists()
+    assert list((kb_home / "files").glob("??/*"))
 
 
 def test_an_address_where_something_listens_in_silence_is_given_up_soon(kb_home: Path) -> None:

@@ -19,7 +19,7 @@ from kb_framework.client import AsgiTransport, Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.mcp_server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.testing import Install, Run, RunningServer, stored
+from kb_framework.testing import Install, Run, RunningServer, stored, stored_tables
 from kb_framework.web import create_app
 
 pytest.importorskip(
@@ -455,11 +455,12 @@ def test_the_migrations_run_once(kb_home: Path) -> None:
     assert rows(kb_home, "SELECT count(*) FROM legal_holds") == [(2,)]
 
 
+@pytest.mark.new_database
 def test_a_database_from_before_the_plugin_is_upgraded_in_place(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "legalhold")
     with connect() as engine:
         old = note(engine, "from before")
-    assert rows(kb_home, "SELECT name FROM sqlite_master WHERE name = 'legal_holds'") == []
+    assert "legal_holds" not in stored_tables()
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
 
     with connect() as engine:

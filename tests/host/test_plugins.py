@@ -15,7 +15,7 @@ from kb_framework.client import AsgiTransport, Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.mcp_server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.testing import start_server, stop_server
+from kb_framework.testing import start_server, stop_server, stored_tables
 
 IMPORTS = """
 from kb_framework import api, hookimpl
@@ -997,16 +997,6 @@ def kb_migrations():
 """
 
 
-def tables(home: Any) -> set[str]:
-    from pysqlite3 import dbapi2
-
-    connection = dbapi2.connect(str(home / "kb.sqlite"))
-    try:
-        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    finally:
-        connection.close()
-
-
 def test_a_migration_that_raises_costs_that_plugin_alone(plugin, engine, kb_home) -> None:
     plugin("migrant", IMPORTS + MIGRATION)
     opened = engine()
@@ -1015,8 +1005,8 @@ def test_a_migration_that_raises_costs_that_plugin_alone(plugin, engine, kb_home
 
     assert list(failed) == ["migrant"]
     assert "no such luck" in failed["migrant"]
-    assert {"readings", "half_done"}.isdisjoint(tables(kb_home))
-    assert {"documents", "uploads"} <= tables(kb_home)
+    assert {"readings", "half_done"}.isdisjoint(stored_tables())
+    assert {"documents", "uploads"} <= stored_tables()
     everything_built_in_works(opened)
     added = opened.add_note("text")["document"]["id"]
     assert refused(lambda: opened.delete_document(added)).code == "plugin_failed"
@@ -1031,7 +1021,7 @@ def test_a_migration_is_tried_again_and_then_not_once_more(plugin, kb_home) -> N
         with connect() as opened:
             assert opened.get("/health")["plugins"]["failed"] == {}
 
-    assert {"readings", "half_done"} <= tables(kb_home)
+    assert {"readings", "half_done"} <= stored_tables()
 
 
 def test_a_migration_that_raises_leaves_the_bulk_routes_of_a_server(plugin, kb_home) -> None:

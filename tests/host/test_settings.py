@@ -133,7 +133,7 @@ def test_the_data_folder_can_be_set_in_a_named_toml_file(kb_here, tmp_path, monk
     monkeypatch.setenv("KB_CONFIG_FILE", str(tmp_path / "other.toml"))
 
     assert kb_here("note", "text").returncode == 0
-    assert (tmp_path / "elsewhere" / "kb.sqlite").is_file()
+    assert list((tmp_path / "elsewhere" / "files").glob("??/*"))
 
 
 def test_a_tilde_in_the_data_folder_is_the_home_folder(kb_here, tmp_path, monkeypatch) -> None:
@@ -141,7 +141,7 @@ def test_a_tilde_in_the_data_folder_is_the_home_folder(kb_here, tmp_path, monkey
     monkeypatch.setenv("KB_DATA_DIR", "~/knowledge")
 
     assert kb_here("note", "text").returncode == 0
-    assert (tmp_path / "person" / "knowledge" / "kb.sqlite").is_file()
+    assert list((tmp_path / "person" / "knowledge" / "files").glob("??/*"))
     assert not (tmp_path / "~").exists()
 
 

@@ -534,6 +534,7 @@ def test_the_queue_of_writers_in_one_process_also_has_an_end(kb_home, monkeypatc
 # Files that are not ours
 
 
+@pytest.mark.sqlite_only("about the file")
 @pytest.mark.parametrize("command", [["list"], ["note", "text"], ["doctor"], ["serve", "--port", "0"]], ids=" ".join)
 def test_a_file_that_is_no_database_is_a_clean_error(kb_home, kb_here, command) -> None:
     kb_home.mkdir()
@@ -548,6 +549,7 @@ def test_a_file_that_is_no_database_is_a_clean_error(kb_home, kb_here, command) 
     assert bytes_of(kb_home) == before
 
 
+@pytest.mark.sqlite_only("about the file")
 def test_a_damaged_database_is_a_clean_error(kb_home, kb_here) -> None:
     with connect() as engine:
         for number in range(20):
@@ -578,6 +580,7 @@ def test_a_data_folder_that_is_a_file_is_a_clean_error(kb_home, kb_here) -> None
     assert str(kb_home) in answer.stderr
 
 
+@pytest.mark.sqlite_only("about the file")
 def test_an_unusable_store_can_be_told_from_other_errors(kb_home) -> None:
     kb_home.mkdir()
     (kb_home / "kb.sqlite").write_bytes(b"this is no database " * 500)
@@ -631,6 +634,7 @@ def test_a_killed_writers_half_written_files_are_cleaned_up_at_the_next_start(kb
     assert not staged.exists()
 
 
+@pytest.mark.sqlite_only("the folder holds the database")
 def test_a_copy_of_the_folder_opens_elsewhere(kb_home, tmp_path, monkeypatch) -> None:
     with connect() as engine:
         added = engine.add_note("text")["document"]
@@ -642,6 +646,7 @@ def test_a_copy_of_the_folder_opens_elsewhere(kb_home, tmp_path, monkeypatch) ->
         assert engine.get_file(added["id"]) == b"text"
 
 
+@pytest.mark.sqlite_only("the tables of FTS5")
 def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
     with connect() as engine:
         added = engine.add_note("The studies were running for years", title="kept")

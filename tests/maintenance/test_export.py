@@ -15,7 +15,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install, Move, Run, RunningServer
+from kb_framework.testing import Install, Move, Run, RunningServer, StoreOf
 
 from .conftest import doctor, everything, fill
 from .test_reindex import killed
@@ -126,12 +126,12 @@ def test_the_command_line_writes_and_reads_the_same(archive: tuple[dict, bytes],
     assert "nothing is new" in kb_run("import", str(back), "--yes").stdout
 
 
-def test_a_running_engine_streams_too(kb_server: RunningServer, tmp_path: Path, kb_run: Run) -> None:
+def test_a_running_engine_streams_too(kb_server: RunningServer, tmp_path: Path, kb_run: Run, kb_store_of: StoreOf) -> None:
     kb_run("note", "over the wire")
     file = tmp_path / "x.kbz"
 
     assert kb_run("export", str(file)).returncode == 0
-    done = kb_run("import", str(file), "--yes", KB_DATA_DIR=str(tmp_path / "third"))
+    done = kb_run("import", str(file), "--yes", KB_DATA_DIR=str(tmp_path / "third"), **kb_store_of())
 
     assert "1 documents" in done.stdout
     assert "nothing is new" in kb_run("import", str(file), "--yes").stdout

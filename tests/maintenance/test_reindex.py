@@ -16,7 +16,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Run
+from kb_framework.testing import Run, stored_tables
 
 from .conftest import doctor, environment, everything, fill, fragment
 
@@ -71,7 +71,7 @@ def test_a_reindex_replaces_every_vector_and_drops_the_old_index(kb_engine: Engi
     assert done["done"] == done["total"] == sql("SELECT count(*) FROM chunks")[0][0]
     assert everything(kb_engine) == before
     assert sql("SELECT index_name, active FROM embedding_spaces") == [("chunks_vec_2", 1)]
-    assert sql("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'chunks_vec_1%'") == [(0,)]
+    assert not [name for name in stored_tables() if name.startswith("chunks_vec_1")]
 
 
 def killed(kb_home: Path, seen: Callable[[], bool], *arguments: str, **more: str) -> None:
@@ -103,12 +103,14 @@ def test_killed_half_way_the_old_vectors_stay_and_the_next_one_goes_on(
     total = sql("SELECT count(*) FROM chunks")[0][0]
     assert total > 600
 
+    def made() -> int:
+        return sql("SELECT count(*) FROM chunks_vec_2")[0][0]
+
     def half_way() -> bool:
-        tables = sql("SELECT 1 FROM sqlite_schema WHERE name = 'chunks_vec_2_rowids'")
-        return bool(tables) and sql("SELECT count(*) FROM chunks_vec_2_rowids")[0][0] > 0
+        return "chunks_vec_2" in stored_tables() and made() > 0
 
     killed(kb_home, half_way, "reindex", KB_EMBEDDER="letters", LETTERS_SECONDS="1")
-    done = sql("SELECT count(*) FROM chunks_vec_2_rowids")[0][0]
+    done = made()
     assert 0 < done < total
 
     with connect() as engine:

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from kb_framework.client import Engine, connect
+from kb_framework.testing import StoreOf
 
 NOTES: list[tuple[str, dict[str, Any]]] = [
     ("Access keys are rotated every 90 days.", {"title": "Keys", "tags": ["ops", "security"]}),
@@ -28,12 +29,14 @@ FILES = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def corpus(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[Engine]:
     """An engine over a few documents of every kind; for tests that only read."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         patch.setenv("KB_DATA_DIR", str(tmp_path_factory.mktemp("corpus") / "kb-home"))
+        for name, value in kb_store_of().items():
+            patch.setenv(name, value)
         with connect() as engine:
             for text, fields in NOTES:
                 engine.add_note(text, **fields)
