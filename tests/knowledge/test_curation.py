@@ -81,14 +81,15 @@ def test_k1_the_database_refuses_what_is_not_allowed(kb_engine: Engine, chunk_of
         write(f"UPDATE chunks SET {wrong}")
 
 
+@pytest.mark.sqlite_only("it asks SQLite's catalogue; the migration that makes them is the same")
 def test_k1_there_is_an_index_for_each_of_the_three_by_organization(kb_home: Path) -> None:
     kb = open_kb()
     with kb.store.read() as tx:
-        indexes = [index["column_names"] for index in sa.inspect(tx.connection).get_indexes("chunks")]
+        indexes = " ".join(tx.connection.scalars(sa.text("SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql <> ''")))
     kb.close()
 
     for name in ("is_active", "chunk_kind", "usage_policy"):
-        assert ["organization_id", name] in indexes
+        assert f"ON chunks (organization_id, {name})" in indexes
 
 
 def test_k1_switching_off_and_on_again_loses_nothing(kb_home: Path, monkeypatch) -> None:
