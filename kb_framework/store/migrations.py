@@ -59,7 +59,7 @@ def index_partitions(tx: Tx) -> None:
     """Vectors that were there before vec0 found them by organization."""
     for name in vector_indexes(tx) if tx.backend.name == "sqlite" else []:
         if sa.inspect(tx.connection).has_table(f"{name}_chunks"):
-            tx.execute(sa.text(f"CREATE INDEX {name}_by_organization ON {name}_chunks(partition00)"))
+            tx.execute(sa.text(f"CREATE INDEX IF NOT EXISTS {name}_by_organization ON {name}_chunks(partition00)"))
 
 
 Step = tuple[int, str, Callable[["Tx"], None]]

@@ -112,7 +112,10 @@ def database(home: Path) -> Any:
 
 
 def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
-    return stored(query)
+    if "KB_DATABASE_URL" in os.environ:
+        return stored(query)
+    with database(home) as connection:
+        return connection.execute(query).fetchall()
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:

@@ -19,6 +19,8 @@ from kb_framework.store.tables import chunks
 
 from .conftest import Close, Corpus, open_store, vector_of
 
+pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
+
 # Runs a keeper, and is killed by itself at a given one of the places where it stops to breathe.
 KILLED = """
 import os, signal, sys
@@ -26,8 +28,6 @@ from pathlib import Path
 from kb_framework.store.side.keeper import Keeper
 from kb_framework.store.sqlite import SqliteBackend
 from kb_framework.store.store import Store
-
-pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
 
 places = iter(range(int(sys.argv[2])))
 
