@@ -175,6 +175,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("bulk", 2),
             ("documents", 1),
             ("documents", 2),
+            ("documents", 3),
             ("full text", ANALYSIS),
             ("host", 1),
             ("host", 2),
