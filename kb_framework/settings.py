@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -103,6 +103,9 @@ class HostSettings(Section):
     database_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(
         None, description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder."
     )
+    database_replica_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(
+        None, description="postgresql://… of a read replica that answers searches; by default the database itself does."
+    )
     database_pool_size: WholeNumber = Field(
         8, ge=1, le=1000, description="Connections to PostgreSQL that are kept, for reading and for writing each."
     )
@@ -140,6 +143,13 @@ class HostSettings(Section):
         8192, ge=1, description="So many new chunks are gathered before they become a segment of the side index."
     )
     allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
+
+    @field_validator("database_replica_url")
+    @classmethod
+    def _replica_of_something(cls, value: DatabaseUrl | None, info: ValidationInfo) -> DatabaseUrl | None:
+        if value is not None and info.data.get("database_url") is None:
+            raise ValueError("there is nothing it could be a replica of: set KB_DATABASE_URL as well")
+        return value
 
 
 @dataclass(frozen=True, slots=True)

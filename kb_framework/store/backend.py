@@ -57,6 +57,22 @@ class Keeper(Protocol):
     def state(self) -> list[str]: ...
 
 
+class Replica(Protocol):
+    """Another server that has all of the database, a little later."""
+
+    engine: sa.Engine
+    # How often it failed for a reason of its own.
+    failures: int
+    # When it is asked again after that, by the monotonic clock.
+    again_at: float
+
+    def is_due(self) -> bool:
+        """Whether it is to be asked: not for a while after it failed."""
+        ...
+
+    def answered(self) -> None: ...
+
+
 class Backend(Protocol):
     name: str
     reader: sa.Engine
@@ -64,6 +80,11 @@ class Backend(Protocol):
     has_job_types: bool
     # Called with the number of chunks that a transaction, not yet committed, has indexed.
     on_written: Callable[[int], None]
+
+    @property
+    def replica(self) -> Replica | None:
+        """Where questions that may lag are put to, if there is one."""
+        ...
 
     @property
     def vectors_missing(self) -> str | None:

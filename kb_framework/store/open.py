@@ -21,4 +21,6 @@ def open_backend(settings: HostSettings) -> Backend:
             hint="pip install 'kb-framework[postgres]'",
         ) from None
     url = settings.database_url.get_secret_value()
-    return PostgresBackend(url, settings.busy_timeout, settings.database_statement_timeout, settings.database_pool_size)
+    replica = settings.database_replica_url.get_secret_value() if settings.database_replica_url else None
+    timeouts = settings.busy_timeout, settings.database_statement_timeout
+    return PostgresBackend(url, *timeouts, settings.database_pool_size, replica)

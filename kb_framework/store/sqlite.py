@@ -100,6 +100,7 @@ class SqliteBackend:
         # The connection that was used last comes first: each that is used fills a cache of its own.
         readers = {**options, "pool_use_lifo": True, "pool_size": _READERS, "max_overflow": _READERS}
         self.reader = sa.create_engine(url, connect_args=arguments, **readers)
+        self.replica = None
         event.listen(self.writer, "connect", self._set_up_writer)
         event.listen(self.reader, "connect", self._set_up_reader)
         event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))

@@ -98,8 +98,34 @@ class Store:
     @contextmanager
     def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
         """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
-        begun = self.backend.reader.begin()
-        with self._translated(), begun as connection, self._limited(connection, seconds), snapshot(connection):
+        with self._translated(), self._reading(self.backend.reader, organization_id, seconds) as tx:
+            yield tx
+
+    def ask(self, organization_id: str, question: Callable[[Tx], T]) -> T:
+        """What a question finds in a consistent view that may lag: that of a replica, where there is one.
+
+        If the replica fails on the way, the question is put to the primary from the beginning.
+        """
+        replica = self.backend.replica
+        if replica is not None and replica.is_due():
+            failures = replica.failures
+            try:
+                with self._translated(), self._reading(replica.engine, organization_id) as tx:
+                    answer = question(tx)
+            except Exception:
+                if replica.failures == failures:
+                    raise
+            else:
+                # A failure that the question caught, and that made its answer poorer, is one all the same.
+                if replica.failures == failures:
+                    replica.answered()
+                    return answer
+        with self.read(organization_id) as tx:
+            return question(tx)
+
+    @contextmanager
+    def _reading(self, engine: sa.Engine, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
+        with engine.begin() as connection, self._limited(connection, seconds), snapshot(connection):
             yield Tx(connection, self.backend, organization_id)
 
     @contextmanager

@@ -14,6 +14,7 @@ waits in a circle, and there are no serialization failures to repeat.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from sqlalchemy import exc
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.postgres.keeper import PostgresKeeper
+from kb_framework.store.postgres.replica import Replica
 from kb_framework.store.postgres.text import PostgresText
 from kb_framework.store.postgres.vectors import PostgresVectors
 
@@ -37,13 +39,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("kb.store")
 
 _WHOLE = "whole"
+_REPLICA_SECONDS = 3
 
 
 class PostgresBackend(PostgresText, PostgresVectors):
     name = "postgresql"
 
-    def __init__(self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int) -> None:
-        self._url = url
+    def __init__(
+        self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int, replica_url: str | None = None
+    ) -> None:
         self.has_job_types = False
         self.on_written: Callable[[int], None] = lambda _: None
         limits = {
@@ -63,11 +67,18 @@ class PostgresBackend(PostgresText, PostgresVectors):
             "pool_pre_ping": True,
             "use_native_hstore": False,
         }
-        self.writer = sa.create_engine("postgresql+psycopg://", creator=lambda: self._connect(reading=False), **options)
-        self.reader = sa.create_engine("postgresql+psycopg://", creator=lambda: self._connect(reading=True), **options)
 
-    def _connect(self, *, reading: bool) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(self._url, application_name="kb", autocommit=True)
+        def engine(address: str, *, reading: bool, **more: Any) -> sa.Engine:
+            creator = functools.partial(self._connect, address, reading=reading, **more)
+            return sa.create_engine("postgresql+psycopg://", creator=creator, **options)
+
+        self.writer = engine(url, reading=False)
+        self.reader = engine(url, reading=True)
+        # Whoever searches does not wait for long to hear that a replica is away.
+        self.replica = Replica(engine(replica_url, reading=True, connect_timeout=_REPLICA_SECONDS)) if replica_url else None
+
+    def _connect(self, url: str, *, reading: bool, **more: Any) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(url, application_name="kb", autocommit=True, **more)
         connection.execute(self._set_up.encode())
         connection.autocommit = False
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else psycopg.IsolationLevel.READ_COMMITTED
@@ -77,6 +88,8 @@ class PostgresBackend(PostgresText, PostgresVectors):
     def close(self) -> None:
         self.writer.dispose()
         self.reader.dispose()
+        if self.replica:
+            self.replica.engine.dispose()
 
     # Vectors need an extension, which only its owner may create.
 

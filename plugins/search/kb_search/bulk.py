@@ -13,7 +13,7 @@ from typing import Any
 from kb_framework.api import Actor
 from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable, InternalError, InvalidInput, KBError
-from kb_framework.store.store import Store
+from kb_framework.store.store import Store, Tx
 from kb_framework.validation import validate
 from kb_framework.wire import ErrorV1
 from kb_search.budget import Draft, cost, fit, unlimited
@@ -95,10 +95,13 @@ class BulkSearchService:
     def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> float:
         """Answer some of the queries from one connection; how many seconds of work each of them was."""
         started = time.thread_time()
-        with self._store.read(actor.organization_id) as tx:
+
+        def question(tx: Tx) -> None:
             revision = tx.corpus_revision()
             for query in part:
                 assert query.wanted
+                # What went wrong where this was asked before does not count.
+                query.page = query.drafts = query.answer = query.error = None
                 try:
                     vector = None if query.wanted.syntax else vectors.get(query.wanted.query)
                     query.page = self._search.find(tx, query.wanted, actor, revision, purpose=purpose, vector=vector)
@@ -111,6 +114,8 @@ class BulkSearchService:
             drafts = self._search.drafts(tx, [query.page for query in found if query.page])
             for query, hits in zip(found, drafts, strict=True):
                 query.drafts = hits
+
+        self._store.ask(actor.organization_id, question)
         return (time.thread_time() - started) / max(1, len(part))
 
     def _finish(self, queries: list[_Query], max_tokens: int | None) -> None:

@@ -60,10 +60,13 @@ class SearchService:
         self._plugins = plugins
 
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
-        with self._store.read(actor.organization_id) as tx:
+        def question(tx: Tx) -> tuple[Page, list[Draft], SearchOut]:
+            # The revision is that of the view that is searched, so a page that a lagging replica shows goes on there.
             page = self.find(tx, wanted, actor, tx.corpus_revision(), purpose=purpose)
             (drafts,) = self.drafts(tx, [page])
-            answer = self.answer(tx, page)
+            return page, drafts, self.answer(tx, page)
+
+        page, drafts, answer = self._store.ask(actor.organization_id, question)
         fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
         return self.finished(answer, page, fitted)
 
