@@ -15,7 +15,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install, Move, Run, RunningServer, StoreOf
+from kb_framework.testing import Install, Move, Run, RunningServer, StoreOf, stored
 
 from .conftest import doctor, everything, fill
 from .test_reindex import killed
@@ -174,13 +174,7 @@ def test_killed_half_way_nothing_is_half_done_and_the_next_one_completes_it(
         engine.list_documents()
 
     def documents() -> int:
-        from .conftest import open_database
-
-        connection = open_database(tmp_path / "other-home")
-        try:
-            return connection.execute("SELECT count(*) FROM documents").fetchone()[0]
-        finally:
-            connection.close()
+        return stored("SELECT count(*) FROM documents")[0][0]
 
     killed(kb_home, lambda: documents() > 0, "import", str(file), "--yes", LETTERS_SECONDS="2")
     assert 0 < documents() < 250
@@ -235,7 +229,8 @@ def kb_migrations():
     return [api.Migration(1, "readings", __name__ + ":create")]
 
 def create(tx):
-    tx.execute(sa.text("CREATE TABLE readings (uuid TEXT, organization_id TEXT, document_id INTEGER, value BLOB)"))
+    columns = {"uuid": sa.String(), "organization_id": sa.String(), "document_id": sa.Integer(), "value": sa.LargeBinary()}
+    tx.execute(sa.schema.CreateTable(sa.Table("readings", sa.MetaData(), *(sa.Column(*each) for each in columns.items()))))
     tx.execute(sa.text("ALTER TABLE chunks ADD COLUMN mood TEXT NOT NULL DEFAULT 'fine'"))
 
 @hookimpl
@@ -251,10 +246,9 @@ def test_tables_and_columns_of_other_plugins_are_carried(
     with connect() as engine:
         number = engine.add_note("a note about rain")["document"]["id"]
         sql("UPDATE chunks SET mood = 'gloomy'")
-        sql("INSERT INTO readings SELECT 'r1', organization_id, id, x'00ff' FROM documents")
+        sql("INSERT INTO readings SELECT 'r1', organization_id, id, ? FROM documents", b"\x00\xff")
         data = exported(engine)
-    home = tmp_path / "other-home"
-    kb_move(home)
+    kb_move(tmp_path / "other-home")
     with connect() as engine:
         engine.add_note("takes the id")
 
@@ -262,12 +256,8 @@ def test_tables_and_columns_of_other_plugins_are_carried(
 
         new = done["renumbered"][str(number)]
         assert done["rows"] == {"jobs": 1, "readings": 1}
-        from .conftest import open_database
-
-        connection = open_database(home)
-        assert connection.execute("SELECT uuid, document_id, value FROM readings").fetchall() == [("r1", new, b"\x00\xff")]
-        assert connection.execute("SELECT mood FROM chunks WHERE document_id = ?", (new,)).fetchall() == [("gloomy",)]
-        connection.close()
+        assert stored("SELECT uuid, document_id, value FROM readings") == [("r1", new, b"\x00\xff")]
+        assert stored("SELECT mood FROM chunks WHERE document_id = ?", new) == [("gloomy",)]
         assert imported(engine, data)["rows"] == {}
     kb_move(tmp_path / "without")
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "readings")

@@ -303,7 +303,14 @@ class _Run:
                 if "id" in values and tx.scalar(sa.select(table.c.id).where(table.c.id == values["id"])) is not None:
                     del values["id"]
                 tx.execute(sa.insert(table).values({**values, "organization_id": tx.organization_id}))
+                if "id" in values and _is_counted(table):
+                    tx.backend.numbers_given(tx.connection, table)
                 self._rows[item.name] = self._rows.get(item.name, 0) + 1
+
+
+def _is_counted(table: sa.Table) -> bool:
+    """Whether its ids are numbers that the database gives."""
+    return list(table.primary_key) == [table.c.id] and isinstance(table.c.id.type, sa.Integer)
 
 
 def follow_document(row: Mapping[str, Any], document_ids: Mapping[int, int]) -> Mapping[str, Any]:
