@@ -65,6 +65,9 @@ class DatabaseUrl(SecretStr):
 
 
 def _postgres_url(value: Any) -> Any:
+    if value == "":
+        # So that the environment can say "none" where a file names one.
+        return None
     if isinstance(value, str) and not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("it must begin with postgresql://")
     return value
@@ -100,7 +103,7 @@ class HostSettings(Section):
     required_plugins: StringList = Field([], description="Plugins without which nothing starts, comma-separated.")
     trace_hooks: bool = Field(False, description="Log every hook call with its results.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
-    database_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(
+    database_url: Annotated[DatabaseUrl | None, BeforeValidator(_postgres_url)] = Field(
         None, description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder."
     )
     database_replica_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(

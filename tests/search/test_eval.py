@@ -10,7 +10,7 @@ import pytest
 from kb_search.evaluation import load_collection, ndcg, recall
 
 from kb_framework.errors import ConfigInvalid
-from kb_framework.testing import Run
+from kb_framework.testing import Run, stored
 
 COLLECTION = Path(__file__).parent / "collection"
 
@@ -27,6 +27,13 @@ def test_a_table_of_all_modes_is_printed_and_nothing_is_left_behind(kb_run: Run,
     assert figures["hybrid"]["nDCG@10"] > 0.9
     assert "12 documents" in done.stderr
     assert not (kb_home / "kb.sqlite").exists()
+
+
+@pytest.mark.postgres_only
+def test_a_collection_never_comes_into_the_database_of_the_settings(kb_run: Run) -> None:
+    assert kb_run("eval", str(COLLECTION), "--mode", "lexical").returncode == 0
+
+    assert stored("SELECT count(*) FROM documents") == [(0,)]
 
 
 def test_two_settings_are_compared(kb_run: Run) -> None:
@@ -48,7 +55,7 @@ def test_the_settings_of_the_knowledge_base_count(kb_run: Run, kb_home: Path) ->
     assert "KB_EMBEDDER=none" in done.stderr
 
 
-@pytest.mark.parametrize("setting", ["multilingual", "EMBEDDER=x", "KB_DATA_DIR=/x"])
+@pytest.mark.parametrize("setting", ["multilingual", "EMBEDDER=x", "KB_DATA_DIR=/x", "KB_DATABASE_URL=postgresql://x"])
 def test_what_is_no_setting_is_refused(kb_run: Run, setting: str) -> None:
     done = kb_run("eval", str(COLLECTION), "--compare", setting)
 

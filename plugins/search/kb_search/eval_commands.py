@@ -79,12 +79,15 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
         "KB_ENGINE_URL": "",
         **changed,
         "KB_DATA_DIR": str(home),
+        "KB_FILES_URL": (home / "files").as_uri(),
     }
     before = dict(os.environ)
     # Settings are read from the environment when an engine is opened; this process does nothing else.
     os.environ.update({name: value for name, value in variables.items() if value})
     for name in (name for name, value in variables.items() if not value):
         os.environ.pop(name, None)
+    # Nothing of a collection may ever come into the person's own database, whoever names it.
+    os.environ["KB_DATABASE_URL"] = ""
     try:
         with connect(read_bootstrap()) as engine:
             yield engine
@@ -93,10 +96,14 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
         os.environ.update(before)
 
 
+# Where a run keeps its documents is not for the person to say.
+_OWN = {"KB_DATA_DIR", "KB_ENGINE_URL", "KB_DATABASE_URL", "KB_FILES_URL"}
+
+
 def _settings(given: Sequence[str]) -> dict[str, str]:
     pairs = [item.partition("=") for item in given]
     for name, equals, _ in pairs:
-        if not equals or not name.startswith("KB_") or name in {"KB_DATA_DIR", "KB_ENGINE_URL"}:
+        if not equals or not name.startswith("KB_") or name in _OWN:
             raise ConfigInvalid(f"--compare takes a setting, such as KB_EMBEDDER=multilingual, not {name!r}")
     return {name: value for name, _, value in pairs}
 
