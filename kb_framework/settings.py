@@ -106,7 +106,7 @@ class HostSettings(Section):
     database_url: Annotated[DatabaseUrl | None, BeforeValidator(_postgres_url)] = Field(
         None, description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder."
     )
-    database_replica_url: Annotated[DatabaseUrl, BeforeValidator(_postgres_url)] | None = Field(
+    database_replica_url: Annotated[DatabaseUrl | None, BeforeValidator(_postgres_url)] = Field(
         None, description="postgresql://… of a read replica that answers searches; by default the database itself does."
     )
     database_pool_size: WholeNumber = Field(

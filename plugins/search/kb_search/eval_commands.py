@@ -87,7 +87,7 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
     for name in (name for name, value in variables.items() if not value):
         os.environ.pop(name, None)
     # Nothing of a collection may ever come into the person's own database, whoever names it.
-    os.environ["KB_DATABASE_URL"] = ""
+    os.environ |= dict.fromkeys(("KB_DATABASE_URL", "KB_DATABASE_REPLICA_URL"), "")
     try:
         with connect(read_bootstrap()) as engine:
             yield engine
@@ -97,7 +97,7 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
 
 
 # Where a run keeps its documents is not for the person to say.
-_OWN = {"KB_DATA_DIR", "KB_ENGINE_URL", "KB_DATABASE_URL", "KB_FILES_URL"}
+_OWN = {"KB_DATA_DIR", "KB_ENGINE_URL", "KB_DATABASE_URL", "KB_DATABASE_REPLICA_URL", "KB_FILES_URL"}
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
