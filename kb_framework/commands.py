@@ -12,7 +12,10 @@ from cyclopts import Parameter
 from kb_framework.api import Profile
 from kb_framework.bootstrap import disable_plugin
 from kb_framework.console import Cli, pairs
-from kb_framework.errors import InvalidInput, KBError
+from kb_framework.errors import ConfigInvalid, InvalidInput, KBError
+
+# All of them are locked at once, with their indexes, and a server has room for some thousand locks.
+_MAX_PARTITIONS = 128
 
 
 def serve(*, host: str = "127.0.0.1", port: int = 8420, cli: Cli) -> None:
@@ -82,6 +85,34 @@ def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli)
     rows += [(check["state"], check["name"], check["message"]) for check in report["checks"]]
     cli.table(report, rows, ("state", "what", "finding"))
     return 3 if report["status"] == "error" else 0
+
+
+def partition(number: int, /, *, cli: Cli) -> None:
+    """Divide full text and vectors on PostgreSQL into partitions by organization; 1 makes plain tables of them again.
+
+    It is done in one transaction, so what is interrupted has changed nothing. Engines and workers must be stopped meanwhile.
+
+    Examples: kb db partition 8; kb db partition 1
+
+    Parameters
+    ----------
+    number
+        How many partitions, up to 128.
+    """
+    from kb_framework.app import open_kb
+
+    if not 1 <= number <= _MAX_PARTITIONS:
+        raise InvalidInput(f"the number of partitions is {number}; it must be from 1 to {_MAX_PARTITIONS}")
+    if cli.bootstrap.engine_url:
+        raise ConfigInvalid("partitions are made in the database itself, not through an engine", hint="unset KB_ENGINE_URL")
+    kb = open_kb(cli.bootstrap, cli.plugins)
+    try:
+        changed = kb.store.backend.partition(kb.store, number, lambda line: cli.say(f"kb: {line}"))
+    finally:
+        kb.close()
+    shape = "plain tables" if number == 1 else f"{number} partitions"
+    text = f"full text and vectors are in {shape} now" if changed else f"full text and vectors are in {shape} already"
+    cli.result({"partitions": number, "changed": changed}, text)
 
 
 def schema(*, cli: Cli) -> None:

@@ -37,6 +37,7 @@ HOST_COMMANDS = (
     api.Command("serve", "kb_framework.commands:serve", "Serve the knowledge base over HTTP.", "Engine"),
     api.Command("mcp", "kb_framework.commands:mcp", "Serve MCP tools over standard input and output.", "Engine"),
     api.Command("doctor", "kb_framework.commands:doctor", "Check everything, and say what to do.", "Engine"),
+    api.Command("db partition", "kb_framework.commands:partition", "Divide large tables of PostgreSQL.", "Engine"),
     api.Command("config", "kb_framework.commands:config", "Show every setting and where it came from.", "Engine"),
     api.Command("schema", "kb_framework.commands:schema", "Show version, capabilities and schemas.", "Engine"),
     api.Command("plugins", "kb_framework.commands:plugins", "List plugins and what they contribute.", "Engine"),

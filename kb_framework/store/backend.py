@@ -121,6 +121,10 @@ class Backend(Protocol):
         """What keeps the indexes that are built while others work."""
         ...
 
+    def partition(self, store: Store, number: int, told: Callable[[str], None]) -> bool:
+        """Keep full text and vectors in so many partitions by organization; False where they are already."""
+        ...
+
     def explain(self, error: BaseException | None) -> KBError | None:
         """What an error says of the database itself (busy, full, read-only, damaged), for a person; else None."""
         ...

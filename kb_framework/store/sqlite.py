@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
-from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
+from kb_framework.errors import Busy, ConfigInvalid, DiskFull, KBError, StoreUnusable
 from kb_framework.store import fts5, tables
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.expression import Expression
@@ -170,6 +170,11 @@ class SqliteBackend:
     def close(self) -> None:
         self.writer.dispose()
         self.reader.dispose()
+
+    def partition(self, store: Store, number: int, told: Callable[[str], None]) -> bool:
+        raise ConfigInvalid(
+            "a SQLite database has no partitions", hint="they are for PostgreSQL: set KB_DATABASE_URL, see docs/scaling.md"
+        )
 
     def explain(self, error: BaseException | None) -> KBError | None:
         if isinstance(error, exc.TimeoutError):

@@ -151,7 +151,8 @@ def test_words_that_are_too_long_for_postgresql_are_found(postgres: Store) -> No
     assert len(found) == 1
 
 
-def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from kb_framework.store.postgres import keeper, vectors
 
     # As if few were many, so that the index is built and asked.
@@ -161,7 +162,9 @@ def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, monkeypatch: p
         space = create_space(tx, "random", len(vector_of("x")) // 4)
     fill(postgres, [f"text {number}" for number in range(400)], space=space)
     fill(postgres, ["another's"], OTHER, space)
+    assert postgres.backend.partition(postgres, partitions, lambda _: None) is (partitions > 1)
     assert len(keeper.PostgresKeeper(postgres, postgres.backend.writer).run()) == 1
+    assert keeper.PostgresKeeper(postgres, postgres.backend.writer).missing() == 0
     rare = every().where(chunks.c.seq % 40 == 0)
 
     def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:

@@ -17,6 +17,8 @@ import contextlib
 import functools
 import hashlib
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +29,12 @@ from sqlalchemy import exc
 
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
+from kb_framework.store.documents import show_active_space
 from kb_framework.store.postgres.keeper import PostgresKeeper
+from kb_framework.store.postgres.partitions import partitions, repartition
 from kb_framework.store.postgres.replica import Replica
-from kb_framework.store.postgres.text import PostgresText
-from kb_framework.store.postgres.vectors import PostgresVectors
+from kb_framework.store.postgres.text import PostgresText, create_words, index_words
+from kb_framework.store.postgres.vectors import PostgresVectors, create_vector_table, index_vectors
 
 if TYPE_CHECKING:
     from kb_framework.settings import HostSettings
@@ -78,7 +82,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
         self.replica = Replica(engine(replica_url, reading=True, connect_timeout=_REPLICA_SECONDS)) if replica_url else None
 
     def _connect(self, url: str, *, reading: bool, **more: Any) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(url, application_name="kb", autocommit=True, **more)
+        connection = psycopg.connect(url, application_name=_process(), autocommit=True, **more)
         connection.execute(self._set_up.encode())
         connection.autocommit = False
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else psycopg.IsolationLevel.READ_COMMITTED
@@ -143,6 +147,24 @@ class PostgresBackend(PostgresText, PostgresVectors):
 
     def keeper(self, store: Store, settings: HostSettings) -> PostgresKeeper:
         return PostgresKeeper(store, self.writer)
+
+    def partition(self, store: Store, number: int, told: Callable[[str], None]) -> bool:
+        with store.write() as tx:
+            connection = tx.connection
+            if partitions(connection) == number:
+                return False
+            # A view holds on to the table that it shows.
+            self.show_vectors(connection, None)
+            makers = {"chunks_fts": (lambda: create_words(connection), lambda: index_words(connection))}
+            spaces = sa.select(tables.embedding_spaces.c.index_name, tables.embedding_spaces.c.dimensions)
+            for index, dimensions in tx.execute(spaces).all():
+                makers[index] = (
+                    functools.partial(create_vector_table, connection, index, dimensions),
+                    functools.partial(index_vectors, connection, index),
+                )
+            repartition(tx, number, makers, told)
+            show_active_space(tx)
+            return True
 
     # Errors
 
@@ -229,6 +251,11 @@ _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
     "XX001": _DAMAGED,
     "XX002": _DAMAGED,
 }
+
+
+def _process() -> str:
+    """What tells the connections of this process from those of others."""
+    return f"kb {os.getpid()} {socket.gethostname()}"
 
 
 def _number(name: str) -> int:

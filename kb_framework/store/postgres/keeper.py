@@ -37,8 +37,10 @@ class PostgresKeeper:
             try:
                 # What a killed process left half-built is of no use.
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+                # The table, or of one in partitions that in which the organization is: only there can it be built meanwhile.
+                where = f"SELECT tableoid::regclass::text FROM {index} WHERE organization_id = '{owner}' LIMIT 1"
                 connection.exec_driver_sql(
-                    f"CREATE INDEX CONCURRENTLY {name} ON {index} "
+                    f"CREATE INDEX CONCURRENTLY {name} ON {connection.exec_driver_sql(where).scalar() or index} "
                     f"USING hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) WHERE organization_id = '{owner}'"
                 )
             finally:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import sqlalchemy as sa
 
 from kb_framework.store.expression import Expression, Term
+from kb_framework.store.postgres.partitions import create_table
 from kb_framework.store.postgres.ranking import ranked
 from kb_framework.store.postgres.tables import fts, has, totals
 from kb_framework.store.text import index_fields, phrase_terms, query_terms
@@ -36,13 +37,8 @@ class PostgresText:
     on_written: Callable[[int], None]
 
     def create_full_text(self, connection: sa.Connection) -> None:
-        # A row stays in its page as it is: to rank, words are looked up in thousands of rows, and unpacking would cost more.
-        connection.exec_driver_sql(
-            "CREATE TABLE IF NOT EXISTS chunks_fts (seq BIGINT NOT NULL, organization_id VARCHAR(36) NOT NULL, "
-            "length INTEGER NOT NULL, words TSVECTOR STORAGE MAIN NOT NULL, PRIMARY KEY (seq, organization_id)) "
-            "WITH (toast_tuple_target = 8160)"
-        )
-        connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS chunks_fts_by_words ON chunks_fts USING gin (words)")
+        create_words(connection)
+        index_words(connection)
         connection.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS chunks_fts_totals (organization_id VARCHAR(36) PRIMARY KEY, "
             "chunks BIGINT NOT NULL, length BIGINT NOT NULL) WITH (fillfactor = 50)"
@@ -150,6 +146,21 @@ class PostgresText:
             return "its totals are not those of its rows"
         valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_fts_by_words')"
         return None if connection.exec_driver_sql(valid).scalar() else "its index is missing"
+
+
+def create_words(connection: sa.Connection) -> None:
+    # A row stays in its page as it is: to rank, words are looked up in thousands of rows, and unpacking would cost more.
+    create_table(
+        connection,
+        fts.name,
+        "seq BIGINT NOT NULL, organization_id VARCHAR(36) NOT NULL, length INTEGER NOT NULL, "
+        "words TSVECTOR STORAGE MAIN NOT NULL, PRIMARY KEY (seq, organization_id)",
+        "WITH (toast_tuple_target = 8160)",
+    )
+
+
+def index_words(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS chunks_fts_by_words ON chunks_fts USING gin (words)")
 
 
 def mark_of(organization_id: str) -> str:

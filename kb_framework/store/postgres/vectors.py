@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from kb_framework.store.backend import VectorFill
 from kb_framework.store.postgres.dialect import VectorBytes, from_sent, to_text
+from kb_framework.store.postgres.partitions import create_table
 
 # Up to so many vectors an exact search is as fast as an index, and never misses.
 EXACT = 20_000
@@ -41,17 +42,27 @@ def has_hnsw(connection: sa.Connection, index: str, organization_id: str) -> boo
     return bool(connection.exec_driver_sql(valid, (hnsw_name(index, organization_id),)).scalar())
 
 
+def create_vector_table(connection: sa.Connection, index: str, dimensions: int) -> None:
+    # A vector that fits a page stays in its row, which an exact search reads faster.
+    storage = "PLAIN" if dimensions <= _INLINE_DIMENSIONS else "EXTERNAL"
+    create_table(
+        connection,
+        index,
+        "seq BIGINT NOT NULL, organization_id VARCHAR(36) NOT NULL, "
+        f"embedding vector({dimensions}) STORAGE {storage} NOT NULL, PRIMARY KEY (seq, organization_id)",
+    )
+
+
+def index_vectors(connection: sa.Connection, index: str) -> None:
+    connection.exec_driver_sql(f"CREATE INDEX {index}_by_organization ON {index} (organization_id, seq)")
+
+
 class PostgresVectors:
     """The part of the backend that is about vectors."""
 
     def create_vectors(self, connection: sa.Connection, index: str, dimensions: int) -> None:
-        # A vector that fits a page stays in its row, which an exact search reads faster.
-        storage = "PLAIN" if dimensions <= _INLINE_DIMENSIONS else "EXTERNAL"
-        connection.exec_driver_sql(
-            f"CREATE TABLE {index} (seq BIGINT NOT NULL, organization_id VARCHAR(36) NOT NULL, "
-            f"embedding vector({dimensions}) STORAGE {storage} NOT NULL, PRIMARY KEY (seq, organization_id))"
-        )
-        connection.exec_driver_sql(f"CREATE INDEX {index}_by_organization ON {index} (organization_id, seq)")
+        create_vector_table(connection, index, dimensions)
+        index_vectors(connection, index)
 
     def add_vectors(self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]) -> None:
         values = [(seq, organization_id, to_text(vector)) for seq, vector in rows]
@@ -134,8 +145,12 @@ class PostgresVectors:
     def vector_fill(self, connection: sa.Connection, index: str) -> VectorFill:
         """PostgreSQL uses room again by itself."""
         rows = self.count_vectors(connection, index)
-        size = connection.exec_driver_sql("SELECT pg_total_relation_size(to_regclass(%s))", (index,)).scalar_one()
-        return VectorFill(rows=rows, slots=rows, needed=rows, bytes=size)
+        # A table without partitions has no tree; one that has them has no size of its own.
+        size = (
+            "SELECT pg_total_relation_size(to_regclass(%s)) + "
+            "(SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree(to_regclass(%s)))"
+        )
+        return VectorFill(rows=rows, slots=rows, needed=rows, bytes=connection.exec_driver_sql(size, (index, index)).scalar_one())
 
     def drop_vectors(self, connection: sa.Connection, index: str) -> None:
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {index}")
