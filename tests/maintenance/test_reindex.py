@@ -155,6 +155,7 @@ def test_what_is_written_and_deleted_meanwhile_is_not_lost(kb_home: Path, letter
         assert engine.list_documents()["meta"]["total"] == len(written) + len(ids)
 
 
+@pytest.mark.sqlite_only("PostgreSQL uses room again by itself")
 def test_compaction_gives_space_back_and_changes_no_result(kb_engine: Engine, sql: Sql) -> None:
     fragment(kb_engine, sql)
     before = everything(kb_engine)
@@ -169,6 +170,7 @@ def test_compaction_gives_space_back_and_changes_no_result(kb_engine: Engine, sq
     assert again["after"] == again["before"]
 
 
+@pytest.mark.sqlite_only("PostgreSQL uses room again by itself")
 def test_compaction_waits_for_a_reindex_that_is_under_way(kb_engine: Engine, sql: Sql) -> None:
     fragment(kb_engine, sql)
     sql("CREATE VIRTUAL TABLE chunks_vec_7 USING vec0(organization_id text partition key, embedding float[26])")
