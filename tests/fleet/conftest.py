@@ -74,9 +74,13 @@ class Fleet:
 
     def close(self) -> None:
         for worker in self.workers:
-            if worker.poll() is None:
-                worker.terminate()
-            worker.wait(timeout=60)
+            worker.terminate()
+        for worker in self.workers:
+            try:
+                worker.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
         for server in self.servers:
             stop_server(server)
 

@@ -97,10 +97,11 @@ def test_two_workers_share_the_work_of_two_engines_and_one_takes_over_from_a_kil
     kb_plugin("hanging", HANGING, module="hanging_observer")
     fleet.environment["KB_WORKER_LEASE"] = "2"
     here, there = (fleet.client(fleet.engine(name)) for name in ("a", "b"))
-    doomed = fleet.worker("w0", HANG=str(tmp_path / "hanging"))
     numbers = [
         (here if number % 2 else there).queue_file(f"f{number}.md", f"# Zebras {number}".encode())["id"] for number in range(30)
     ]
+    # Not before: while it hangs, it holds what every other writer waits for.
+    doomed = fleet.worker("w0", HANG=str(tmp_path / "hanging"))
     until((tmp_path / "hanging").exists)
     doomed.send_signal(signal.SIGKILL)
     doomed.wait(timeout=60)

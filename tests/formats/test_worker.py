@@ -32,6 +32,10 @@ def extract(data, name):
         ctypes.CDLL(None).sleep(600)
     if order == "exit":
         os._exit(int(rest))
+    if order == "leave-a-trap":
+        sys.trapped = True
+    if order == "step" and hasattr(sys, "trapped"):
+        os._exit(1)
     if order == "segfault":
         ctypes.string_at(0)
     if order == "memory":
@@ -169,6 +173,11 @@ def test_a_worker_that_was_killed_is_replaced(quick):
     os.kill(pid, 9)
     assert _gone(pid)
     assert int(order(quick, "pid")) != pid
+
+
+def test_a_file_does_not_pay_for_what_an_earlier_one_left_behind(quick):
+    order(quick, "leave-a-trap")
+    assert order(quick, "step hello") == "read file.obey: hello"
 
 
 def test_a_worker_is_replaced_after_many_files(quick, monkeypatch):

@@ -126,17 +126,11 @@ class _Workers:
 
     def run(self, extractor: Extractor, data: bytes, name: str) -> Extracted:
         with self._slots:
-            worker = self._take()
             try:
-                status, value = worker.ask(extractor.target, data, name)
-                if status == "memory":
-                    # What the file took may not come back; the next one gets a fresh process.
-                    worker.stop()
-            except BaseException:
-                worker.stop()
-                raise
-            finally:
-                self._give_back(worker)
+                status, value = self._asked(extractor, data, name)
+            except _CrashedLater:
+                # Perhaps an earlier file is to blame, or nobody: only a process of its own tells.
+                status, value = self._asked(extractor, data, name, fresh=True)
         if status == "ok":
             return value
         if status == "failed":
@@ -148,9 +142,23 @@ class _Workers:
         log.debug("%s", value)
         raise _unexpected(extractor)
 
-    def _take(self) -> _Worker:
+    def _asked(self, extractor: Extractor, data: bytes, name: str, *, fresh: bool = False) -> tuple[str, Any]:
+        worker = self._take(fresh=fresh)
+        try:
+            answer = worker.ask(extractor.target, data, name)
+            if answer[0] == "memory":
+                # What the file took may not come back; the next one gets a fresh process.
+                worker.stop()
+            return answer
+        except BaseException:
+            worker.stop()
+            raise
+        finally:
+            self._give_back(worker)
+
+    def _take(self, *, fresh: bool) -> _Worker:
         with self._lock:
-            worker = self._idle.pop() if self._idle else _Worker(self._settings)
+            worker = self._idle.pop() if self._idle and not fresh else _Worker(self._settings)
             if worker.started and not worker.usable:
                 # It died while nobody used it.
                 worker.discard()
@@ -176,6 +184,10 @@ class _Workers:
             worker.stop()
         for worker in idle:
             worker.discard()
+
+
+class _CrashedLater(ExtractionFailed):
+    """A process that had read other files before is gone."""
 
 
 class _Worker:
@@ -217,7 +229,7 @@ class _Worker:
         except (EOFError, OSError):
             if self._timed_out:
                 raise ExtractionFailed(f"reading took longer than {settings.extract_timeout:g} s (KB_EXTRACT_TIMEOUT)") from None
-            raise ExtractionFailed(
+            raise (ExtractionFailed if self._files == 1 or self._stopped else _CrashedLater)(
                 "the file made its reader crash: it is damaged, or needs more memory than KB_EXTRACT_MEMORY_BYTES allows"
             ) from None
         except pickle.UnpicklingError:
