@@ -6,10 +6,20 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
 _CLAUSES = sa.sql.visitors.InternalTraversal.dp_clauseelement_list
+
+
+def from_json(text: str | bytes) -> Any:
+    """As `json.loads`, several times faster: most rows that are read carry a JSON column."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        # `json` writes what it alone reads: NaN, and halves of characters.
+        return json.loads(text)
 
 
 class JsonValues(ColumnElement[Any]):

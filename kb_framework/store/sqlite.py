@@ -23,7 +23,7 @@ from kb_framework.store.backend import VectorFill
 from kb_framework.store.expression import Expression
 from kb_framework.store.side.changes import Changes
 from kb_framework.store.side.tables import TEXT
-from kb_framework.store.sql import Forbidden, JsonObject, JsonValues, NewUuid
+from kb_framework.store.sql import Forbidden, JsonObject, JsonValues, NewUuid, from_json
 from kb_framework.store.text import index_fields
 
 if TYPE_CHECKING:
@@ -93,7 +93,12 @@ class SqliteBackend:
         self.on_written: Callable[[int], None] = lambda _: None
         self._side = Changes()
         url = sa.URL.create("sqlite", database=str(path))
-        options: dict[str, Any] = {"module": dbapi2, "pool_timeout": busy_timeout, "poolclass": sa.QueuePool}
+        options: dict[str, Any] = {
+            "module": dbapi2,
+            "pool_timeout": busy_timeout,
+            "poolclass": sa.QueuePool,
+            "json_deserializer": from_json,
+        }
         arguments = {"timeout": busy_timeout, "check_same_thread": False}
         # A pool of one is the in-process lock: writers queue here instead of fighting over the file.
         self.writer = sa.create_engine(url, pool_size=1, max_overflow=0, connect_args=arguments, **options)
