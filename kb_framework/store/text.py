@@ -22,6 +22,8 @@ from itertools import islice
 
 import Stemmer
 
+from kb_framework.store.korean import ending
+
 ANALYSIS = 3
 MAX_TERMS = 128
 
@@ -139,7 +141,7 @@ def query_terms(text: str) -> list[tuple[str, bool]]:
         elif len(word) == 1:
             terms[(word, True)] = None
         else:
-            terms.update({(pair, False): None for pair in _pairs(word)})
+            terms.update({(pair, False): None for pair in _pairs(word)[: len(word) - 1 - ending(word)]})
     terms.update({(form, False): None for form in _marked(words, language)})
     telling = [term for term in terms if term[0] not in _KOREAN_ENDINGS]
     return (telling or list(terms))[:MAX_TERMS]

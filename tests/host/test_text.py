@@ -95,8 +95,25 @@ def test_terms_are_pointed_out_in_the_text_as_it_was_written() -> None:
 def test_words_that_only_make_a_sentence_are_not_asked_for() -> None:
     assert query_terms("What are the causes of it?") == [("caus", False), ("causes", False)]
     assert ("who", False) in query_terms("the who")
-    assert query_terms("열이 치료되나요?") == [(pair, False) for pair in ("열이", "치료", "료되", "되나")]
+    assert query_terms("열이 치료되나요?") == [(pair, False) for pair in ("열이", "치료")]
     assert query_terms("나요") == [("나요", False)]
+
+
+@pytest.mark.parametrize(
+    ("word", "pairs"),
+    [
+        ("서울에서의", ["서울"]),
+        ("도시들은", ["도시"]),
+        ("정복했던", ["정복"]),
+        ("대통령이었습니까", ["대통", "통령"]),
+        # Too short to tell an ending from the word itself, and words that only end alike
+        ("회의", ["회의"]),
+        ("하와이", ["하와"]),
+        ("세종대왕", ["세종", "종대", "대왕"]),
+    ],
+)
+def test_of_a_korean_word_in_a_question_the_ending_does_not_count(word: str, pairs: list[str]) -> None:
+    assert query_terms(word) == [(pair, False) for pair in pairs]
 
 
 def test_a_title_made_of_the_first_words_is_not_counted_twice() -> None:
