@@ -15,6 +15,7 @@ organization has an index of its own): a database that was indexed in another wa
 
 from __future__ import annotations
 
+import operator
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -156,7 +157,7 @@ def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]
     words = _words(text)
     plain = [word for word in words if not _RUN.match(word)]
     forms = [dict(zip(plain, _stems(plain, "english"), strict=True)), {word: _fold(word) for word in plain}]
-    ways = list({tuple(token for word in words for token in _sequence(word, form)): None for form in forms})
+    ways = list({tuple(_in_sequence(words, list(map(form.get, words)))): None for form in forms})
     if not ways[0]:
         return []
     if _RUN.match(words[-1]):
@@ -286,35 +287,53 @@ def _words(text: str) -> list[str]:
 
 
 def _tokens(words: list[str], language: str | None) -> list[str]:
-    distinct = list(dict.fromkeys(words))
-    runs = {word for word in distinct if not word.isascii() and _RUN.match(word)}
-    if runs:
-        distinct = [word for word in distinct if word not in runs]
     if language in (None, "english"):
-        forms = dict(zip(distinct, _stems(distinct, "english"), strict=True))
-        if not runs:
-            return [forms[word] for word in words]
-        marked: list[str] = []
-    else:
-        forms = {word: _fold(word) for word in distinct}
-        stems = dict(zip(distinct, _stems(distinct, language), strict=True))
-        # After the words themselves, which phrases need side by side.
-        marked = [_STEM + stems[word] for word in words if word not in runs]
-    return [token for word in words for token in _sequence(word, forms)] + marked
+        return _in_sequence(words, list(map(_english.__getitem__, words)))
+    distinct = [word for word in dict.fromkeys(words) if word.isascii() or not _RUN.match(word)]
+    forms = {word: _fold(word) for word in distinct}
+    stems = dict(zip(distinct, _stems(distinct, language), strict=True))
+    # After the words themselves, which phrases need side by side.
+    marked = [_STEM + stems[word] for word in words if word in stems]
+    return _in_sequence(words, list(map(forms.get, words))) + marked
+
+
+class _EnglishStems(dict[str, "str | None"]):
+    """Of the words that texts had so far, and others have again; None for a run of text without spaces."""
+
+    _MOST = 1 << 16
+    _LONGEST = 32
+
+    def __missing__(self, word: str) -> str | None:
+        stem = None if not word.isascii() and _RUN.match(word) else _stems([word], "english")[0]
+        if len(word) <= self._LONGEST:
+            if len(self) >= self._MOST:
+                self.clear()
+            self[word] = stem
+        return stem
+
+
+_english = _EnglishStems()
 
 
 def _is_beginning(title: str, body: str) -> bool:
     return body == title or (title.endswith("…") and body.startswith(title[:-1]))
 
 
-def _sequence(word: str, forms: Mapping[str, str]) -> list[str]:
-    # The last character alone closes a run, so that a one-character query (a prefix) finds it anywhere.
-    form = forms.get(word)
-    return [*_pairs(word), word[-1]] if form is None else [form]
+def _in_sequence(words: Sequence[str], forms: list[str | None]) -> list[str]:
+    """Words by their forms; those without are runs."""
+    tokens: list[str] = []
+    for word, form in zip(words, forms, strict=True):
+        if form is None:
+            # The last character alone closes a run, so that a one-character query (a prefix) finds it anywhere.
+            tokens += _pairs(word)
+            tokens.append(word[-1])
+        else:
+            tokens.append(form)
+    return tokens
 
 
-def _pairs(run: str) -> list[str]:
-    return [run[i : i + 2] for i in range(len(run) - 1)]
+def _pairs(run: str) -> Iterable[str]:
+    return map(operator.add, run, run[1:])
 
 
 def _marked(words: list[str], language: str | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,7 +21,7 @@ class Changes:
         read = lambda: connection.execute(sa.select(side_indexes.c.id).where(*mine)).first()  # noqa: E731
         return once(connection, ("side index", source, organization_id), read) is not None
 
-    def text_added(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def text_added(self, connection: sa.Connection, organization_id: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Chunks by number, with the words of title, headings and body as they are indexed."""
         index = _index(connection, TEXT, organization_id)
         if index is None:
@@ -29,7 +29,8 @@ class Changes:
         from kb_framework.store.side.words import encode
 
         added = "INSERT OR REPLACE INTO side_tail(side_id, seq, data) VALUES (?, ?, ?)"
-        connection.exec_driver_sql(added, [(index, number, encode(*words)) for number, *words in rows])
+        numbers, words = [row[0] for row in rows], [row[1:] for row in rows]
+        connection.exec_driver_sql(added, [(index, number, data) for number, data in zip(numbers, encode(words), strict=True)])
 
     def vectors_added(
         self, connection: sa.Connection, index: str, organization_id: str, rows: Iterable[tuple[int, bytes]]

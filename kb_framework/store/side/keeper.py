@@ -283,8 +283,8 @@ class Keeper:
     def _encode(self, tx: Tx, index: _Index, rows: Sequence[Any]) -> list[tuple[int, bytes]]:
         if index.source != TEXT:
             return sorted(tx.backend.read_vectors(tx.connection, index.source, [row[0] for row in rows]).items())
-        fields = ((row.seq, [row.title, " ".join(row.metadata.get("heading_path") or ()), row.content]) for row in rows)
-        return [(seq, encode(*index_fields(texts))) for seq, texts in fields]
+        words = [index_fields([row.title, " ".join(row.metadata.get("heading_path") or ()), row.content]) for row in rows]
+        return [(row.seq, data) for row, data in zip(rows, encode(words), strict=True)]
 
     def _write(self, new: _NewSegment, index: _Index, seqs: Sequence[int], data: Sequence[bytes]) -> Iterator[str | None]:
         new.rows = len(seqs)
