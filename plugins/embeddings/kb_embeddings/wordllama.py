@@ -12,6 +12,7 @@ import math
 import mmap
 import struct
 from functools import cached_property, lru_cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +81,9 @@ class WordLlama:
         return [vector for part in parts for vector in self._encode(part)]
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def token_vectors(self, tokens: list[int]) -> Any:
+    def token_vectors(self, tokens: Any) -> Any:
         """A row for each token, as float32."""
         return self._weights[tokens].astype("float32")
 
@@ -102,10 +103,13 @@ class WordLlama:
     def _average(self, tokens: list[list[int]]) -> list[bytes]:
         import numpy as np
 
+        # Texts have many tokens in common: each is read and widened once.
+        different, places = np.unique(np.fromiter(chain.from_iterable(tokens), np.int64), return_inverse=True)
+        table = self.token_vectors(different)
+        ends = np.cumsum([len(ids) for ids in tokens]).tolist()
         vectors = np.zeros((len(tokens), self.dimensions), dtype=np.float32)
-        for row, ids in enumerate(tokens):
-            if ids:
-                vectors[row] = self._weights[ids].astype(np.float32).mean(axis=0)
+        for row, (begin, end) in enumerate(pairwise([0, *ends])):
+            np.add.reduce(table.take(places[begin:end], axis=0), axis=0, out=vectors[row])
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors /= np.where(norms > 0, norms, 1.0)
         return [vector.tobytes() for vector in vectors]
