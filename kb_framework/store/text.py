@@ -41,8 +41,8 @@ _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
-_WORD = re.compile(f"[{_UNSPACED}]+|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
-_PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]+|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]|[{_MARKS}])+")
+_WORD = re.compile(f"[{_UNSPACED}]++|(?:[^\\W_{_UNSPACED}]++|[{_MARKS}]++)++")
+_PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]++|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]++|[{_MARKS}]++)++")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _ACCENT = re.compile("[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670]")
 # Of the private use area, which every tokenizer takes for a letter and no text should contain.
