@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kb_framework.access import Access
-from kb_framework.api import resolve
+from kb_framework.api import Migration, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.embedding import Embedding
 from kb_framework.errors import KBError, StoreUnusable
@@ -18,7 +18,7 @@ from kb_framework.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval
 from kb_framework.selection import Selector, check_contributions
-from kb_framework.settings import Settings, load_settings
+from kb_framework.settings import HostSettings, Settings, load_settings
 from kb_framework.store.limits import Limiter
 from kb_framework.store.migrations import by_plugin, migrate
 from kb_framework.store.open import open_backend
@@ -141,17 +141,25 @@ def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
     plugins = plugins or Plugins(bootstrap)
     settings = load_plugin_settings(bootstrap, plugins)
     check_contributions(plugins)
-    data_dir = settings.host.data_dir
+    return KB(settings, plugins, open_store(settings.host, plugins))
+
+
+def open_store(settings: HostSettings, plugins: Plugins) -> Store:
+    """The database, migrated if need be."""
+    data_dir = settings.data_dir
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreUnusable(f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR") from None
-    store = Store(open_backend(settings.host))
-    steps = by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
+    store = Store(open_backend(settings))
     try:
-        for step in migrate(store, steps, plugins.fail):
+        for step in migrate(store, plugin_steps(plugins), plugins.fail):
             log.info("migrated: %s", step)
     except BaseException:
         store.close()
         raise
-    return KB(settings, plugins, store)
+    return store
+
+
+def plugin_steps(plugins: Plugins) -> dict[str, list[Migration]]:
+    return by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())

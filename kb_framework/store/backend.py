@@ -113,8 +113,8 @@ class Backend(Protocol):
         """Within it an error of the database does no harm to the transaction around it."""
         ...
 
-    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
-        """Rows came with numbers of their own: those that the engine gives next must be higher."""
+    def numbers_given(self, connection: sa.Connection, table: sa.Table, highest: int = 0) -> None:
+        """Rows came with numbers of their own: those that the engine gives next must be higher, also than `highest`."""
         ...
 
     def keeper(self, store: Store, settings: HostSettings) -> Keeper:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HOST = "host"
 # Counts the ways in which text has been turned into words and kept: a database that was indexed in a former way is indexed anew.
 FULL_TEXT = "full text"
+# While another database is being copied into this one, it says so in the place of a plugin; its name tells which database.
+UNFINISHED_COPY = "unfinished copy"
 _BATCH = 1000
 
 
@@ -82,11 +84,7 @@ def migrate(
     A plugin whose step fails is rolled back alone and handed to `on_failure`; the host's own steps, indexing among them, must
     succeed.
     """
-    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
-    for plugin, migrations in sorted(plugin_steps.items()):
-        ordered = sorted(migrations, key=lambda migration: migration.version)
-        steps[plugin] = [(m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered]
-
+    steps = _all_steps(plugin_steps)
     with store.read() as tx:
         if not _due(steps, _applied(tx)):
             return []
@@ -105,6 +103,32 @@ def migrate(
                     raise
                 on_failure(plugin, error)
     return done
+
+
+def require_current(tx: Tx, plugin_steps: dict[str, list[api.Migration]]) -> None:
+    """Refuse a database that this program, with these plugins, would have to migrate, or does not know all of."""
+    steps, applied = _all_steps(plugin_steps), _applied(tx)
+    if HOST not in applied:
+        raise StoreUnusable("this is no database of a knowledge base", hint="name its file: kb.sqlite in the data folder")
+    if due := _due(steps, applied):
+        names = ", ".join(f"{plugin}/{version} {name}" for plugin, (version, name, _) in due)
+        raise StoreUnusable(
+            f"the database was written by an older version; these steps are due: {names}",
+            hint="open it once with this program: kb doctor, with KB_DATA_DIR set to its folder",
+        )
+    if unknown := sorted(applied.keys() - steps.keys()):
+        raise StoreUnusable(
+            f"the database has tables of plugins that are not loaded here: {', '.join(unknown)}",
+            hint="install or enable them first",
+        )
+
+
+def _all_steps(plugin_steps: dict[str, list[api.Migration]]) -> dict[str, list[Step]]:
+    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
+    for plugin, migrations in sorted(plugin_steps.items()):
+        ordered = sorted(migrations, key=lambda migration: migration.version)
+        steps[plugin] = [(m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered]
+    return steps
 
 
 def _run_target(target: str, tx: Tx) -> None:
@@ -127,6 +151,11 @@ def _applied(tx: Tx) -> dict[str, int]:
 
 
 def _due(steps: dict[str, list[Step]], applied: dict[str, int]) -> list[tuple[str, Step]]:
+    if UNFINISHED_COPY in applied:
+        raise StoreUnusable(
+            "another database is being copied into this one, and not all of it is here",
+            hint="kb migrate-store, as it was called before, goes on where it stopped",
+        )
     for plugin, known in steps.items():
         newest = max((version for version, _, _ in known), default=0)
         if applied.get(plugin, 0) > newest:

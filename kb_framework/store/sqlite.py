@@ -164,7 +164,7 @@ class SqliteBackend:
     def attempt(self, connection: sa.Connection) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
+    def numbers_given(self, connection: sa.Connection, table: sa.Table, highest: int = 0) -> None:
         """Nothing: SQLite goes on from the highest."""
 
     def keeper(self, store: Store, settings: HostSettings) -> Keeper:

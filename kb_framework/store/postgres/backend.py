@@ -138,11 +138,11 @@ class PostgresBackend(PostgresText, PostgresVectors):
         # An error ends a transaction; within a savepoint it ends no more than that.
         return connection.begin_nested()
 
-    def numbers_given(self, connection: sa.Connection, table: sa.Table) -> None:
+    def numbers_given(self, connection: sa.Connection, table: sa.Table, highest: int = 0) -> None:
         (column,) = table.primary_key
         sequence = f"pg_get_serial_sequence('{table.name}', '{column.name}')"
         connection.exec_driver_sql(
-            f"SELECT setval({sequence}, greatest((SELECT max({column.name}) FROM {table.name}), nextval({sequence})))"
+            f"SELECT setval({sequence}, greatest((SELECT max({column.name}) FROM {table.name}), nextval({sequence}), {highest}))"
         )
 
     def keeper(self, store: Store, settings: HostSettings) -> PostgresKeeper:

@@ -1,4 +1,4 @@
-"""Commands: export, import, backup, restore, reindex."""
+"""Commands: export, import, backup, restore, migrate-store, reindex."""
 
 from __future__ import annotations
 
@@ -153,6 +153,38 @@ def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> Non
     cli.result(done, words + (f"; what was there is in {done['kept']}" if done["kept"] else ""))
     if done["missing_files"] and not cli.json:
         cli.say(f"kb: {done['missing_files']} files were missing already when the backup was made")
+
+
+def migrate_store(sqlite_path: str, postgres_url: str | None = None, *, cli: Cli) -> None:
+    """Copy a SQLite database into an empty PostgreSQL database, with all ids, and compare both. Interrupted, it goes on.
+
+    Examples
+    --------
+    kb migrate-store ~/.local/share/kb/kb.sqlite postgresql://kb@db.example/kb
+
+    Parameters
+    ----------
+    sqlite_path
+        The database file; no engine may be running on it. It is only read.
+    postgres_url
+        The database, postgresql://…; without it that of KB_DATABASE_URL, which keeps a password out of the command line.
+    """
+    from kb_maintenance.moving import move_store
+
+    with _progress(cli, "copying", None) as advance:
+        done = move_store(cli.bootstrap, cli.plugins, Path(sqlite_path).expanduser(), postgres_url, advance)
+    words = f"copied and compared {done['documents']} documents with {done['chunks']} chunks and {done['vectors']} vectors"
+    cli.result(done, f"{words}: {done['rows']} rows in {len(done['tables'])} tables")
+    if cli.json:
+        return
+    files = done["files"]
+    if files["missing"]:
+        cli.say(f"kb: {files['missing']} of {files['wanted']} stored files are not where KB_FILES_URL or KB_DATA_DIR says")
+        if files["folder"]:
+            cli.say(f"    copy them from {files['folder']}")
+    elif files["wanted"]:
+        cli.say(f"kb: the {files['wanted']} stored files are no part of the database: keep them where they are")
+    cli.say(f"kb: set KB_DATABASE_URL to use it: {done['database']}")
 
 
 def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = False, cli: Cli) -> None:

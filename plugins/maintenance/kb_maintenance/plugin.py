@@ -55,6 +55,7 @@ def kb_commands() -> list[api.Command]:
         command("import", "import_archive", "Documents", "Add what an archive holds and is not here yet."),
         command("backup", "backup", "Engine", "Write a copy of everything, while others go on writing."),
         command("restore", "restore", "Engine", "Put a backup in the place of the data folder's content."),
+        command("migrate-store", "migrate_store", "Engine", "Copy a SQLite database into an empty PostgreSQL database."),
         command("reindex", "reindex", "Engine", "Embed all chunks anew, or make the vector index smaller."),
     ]
 
