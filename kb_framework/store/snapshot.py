@@ -15,11 +15,13 @@ T = TypeVar("T")
 @contextmanager
 def snapshot(connection: sa.Connection) -> Iterator[None]:
     """From here on `once` remembers; only for transactions that see one state and do not write."""
-    connection.info[_SNAPSHOT] = {}
+    # Asked for once: a connection that was lost, or interrupted, has no more to tell.
+    info = connection.info
+    info[_SNAPSHOT] = {}
     try:
         yield
     finally:
-        connection.info.pop(_SNAPSHOT, None)
+        info.pop(_SNAPSHOT, None)
 
 
 def once(connection: sa.Connection, key: Hashable, read: Callable[[], T]) -> T:

@@ -136,13 +136,15 @@ class Store:
         written is nobody's but its own, a `queue` names those who have to wait for each other, and for no one else.
         """
         with self._translated(), self.backend.writer.begin() as connection:
-            tx = connection.info[_TX] = Tx(connection, self.backend, organization_id or DEFAULT_ORGANIZATION)
+            # Once: a connection that was lost, or interrupted, has no more to tell.
+            info = connection.info
+            tx = info[_TX] = Tx(connection, self.backend, organization_id or DEFAULT_ORGANIZATION)
             try:
                 self.backend.lock(connection, organization_id, queue)
                 yield tx
                 tx.move_revision()
             finally:
-                del connection.info[_TX]
+                info.pop(_TX, None)
 
     def _limited(self, connection: sa.Connection, seconds: float | None) -> AbstractContextManager[None]:
         return nullcontext() if seconds is None else self.backend.time_limit(connection, seconds)

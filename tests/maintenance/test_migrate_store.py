@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from kb_maintenance.moving import move_store
 
+from kb_framework.app import open_kb
+from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
+from kb_framework.plugins import Plugins
+from kb_framework.store.migrations import index_anew
 from kb_framework.testing import Install, Run, start_server, stop_server, stored
 
 from .conftest import dbapi2, doctor, fill, open_database
@@ -76,6 +81,9 @@ def source(kb_home: Path, monkeypatch: Here) -> Path:
     monkeypatch.setenv("ACME_KEY", key)
     with as_acme(monkeypatch) as engine:
         fill(engine, 4)
+    # FTS5 goes on counting what was deleted in the number and the length of all, as PostgreSQL does not, until it is made anew.
+    with closing(open_kb()) as kb, kb.store.write() as tx:
+        index_anew(tx)
     return kb_home / "kb.sqlite"
 
 
@@ -106,10 +114,7 @@ def everything(monkeypatch: Here) -> dict[str, Any]:
 
 def assert_same(found: dict[str, Any], before: dict[str, Any]) -> None:
     for name, value in before.items():
-        if name.endswith("hybrid"):
-            # How near scores of words and of vectors are weighed against each other is the engines' own; who is found is not.
-            assert found[name].keys() == value.keys(), name
-        elif name.endswith(("lexical", "vector")):
+        if name.endswith(("lexical", "vector", "hybrid")):
             assert found[name] == pytest.approx(value, abs=1e-3), name
         else:
             assert found[name] == value, name
@@ -262,6 +267,72 @@ def test_what_cannot_be_a_source_or_a_target_is_told_without_the_password(
         assert "s3cret" not in done.stderr + done.stdout
         assert "Traceback" not in done.stderr
     assert not (tmp_path / "nothing.sqlite").exists()
+
+
+def test_a_page_that_is_damaged_is_noticed_before_the_target_is_touched(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
+    with closing(open_database(source.parent)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'documents'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with source.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"rubbish" * (size // 7))
+
+    done = kb_run("migrate-store", str(source), target)
+
+    assert (done.returncode, "damaged" in done.stderr) == (3, True), done.stderr
+    assert tables_of(target, monkeypatch) == []
+
+
+def test_a_source_that_somebody_writes_is_not_copied(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+    with closing(open_database(source.parent)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        done = kb_run("migrate-store", str(source), target, KB_BUSY_TIMEOUT="0.1")
+        connection.execute("ROLLBACK")
+
+    assert (done.returncode, "another process is writing" in done.stderr) == (3, True), done.stderr
+    assert tables_of(target, monkeypatch) == []
+
+
+def test_nobody_writes_the_source_while_it_is_copied(source: Path, target: str) -> None:
+    bootstrap = read_bootstrap()
+
+    def write(_: int, __: int | None) -> None:
+        with (
+            closing(dbapi2.connect(str(source), timeout=0)) as connection,
+            pytest.raises(dbapi2.OperationalError, match="locked"),
+        ):
+            connection.execute("DELETE FROM documents")
+
+    assert move_store(bootstrap, Plugins(bootstrap), source, target, write)["documents"] == 11
+
+
+def test_without_the_extension_it_says_how_to_create_it_and_then_goes_on(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
+    with monkeypatch.context() as patched:
+        use(patched, target)
+        stored("CREATE ROLE kb_nobody LOGIN PASSWORD 'kb'")
+        stored(f"ALTER DATABASE {urlsplit(target).path[1:]} OWNER TO kb_nobody")
+    where = urlsplit(target)
+    address = f"kb_nobody:kb@{where.netloc.rpartition('@')[2]}"
+    theirs = urlunsplit(where._replace(netloc=address))
+    try:
+        refused = kb_run("migrate-store", str(source), theirs)
+        with monkeypatch.context() as patched:
+            use(patched, target)
+            stored("CREATE EXTENSION vector")
+        done = kb_run("migrate-store", str(source), theirs, "--json")
+    finally:
+        with monkeypatch.context() as patched:
+            use(patched, target)
+            stored("REASSIGN OWNED BY kb_nobody TO CURRENT_USER")
+            stored("DROP ROLE kb_nobody")
+
+    assert (refused.returncode, "CREATE EXTENSION vector" in refused.stderr) == (3, True), refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["vectors"] == 11
 
 
 def test_a_source_that_an_engine_serves_is_refused(kb_home: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:

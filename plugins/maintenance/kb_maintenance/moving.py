@@ -55,7 +55,8 @@ def move_store(
     """Copy everything, compare it, and say what there is."""
     plugins.require_all_loaded()
     host = load_plugin_settings(bootstrap, plugins).host
-    host = host.model_copy(update={"database_url": _address(host, url)})
+    # Sorting a large table in order to compare it may take as long as it takes.
+    host = host.model_copy(update={"database_url": _address(host, url), "database_statement_timeout": 0})
     if not source.is_file():
         raise InvalidInput(f"there is no file {str(source)!r}")
     if running_engine(dataclasses.replace(bootstrap, data_dir=source.parent)):
@@ -63,8 +64,11 @@ def move_store(
             f"an engine serves {source.parent}: what it writes meanwhile would stay behind", hint="stop kb serve first"
         )
     origin = Store(SqliteBackend(source, host.busy_timeout))
-    with closing(origin), origin.read() as tx:
+    # Nothing is written into the source, but nobody else may write meanwhile: it would stay behind.
+    with closing(origin), origin.write() as tx:
         require_current(tx, plugin_steps(plugins))
+        if problems := tx.backend.check(tx.connection):
+            raise StoreUnusable(f"the database is damaged: {problems[0]}", hint="kb doctor --repair, or restore a backup first")
         stored_files = _stored_files(tx, host, source)
         with closing(_open_target(host, plugins, _fingerprint(tx))) as target:
             done = _Copy(tx, target, advance, at_once).run()
