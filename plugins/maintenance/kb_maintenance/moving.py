@@ -152,7 +152,7 @@ def _begun(tx: Tx) -> str | None:
 def _begin(tx: Tx, made: Mapping[str, int], fingerprint: str) -> str:
     _require_empty(tx, made)
     # What migrations made here gives way to what they made there.
-    for table in reversed(reflected(tx.connection, sorted(made.keys() - {migrations.name})).values()):
+    for table in reversed([*reflected(tx.connection, sorted(made.keys() - {migrations.name})).values()]):
         tx.execute(sa.delete(table))
     _positions.create(tx.connection)
     mark = {"plugin": UNFINISHED_COPY, "version": 1, "name": fingerprint, "applied_at": now()}
