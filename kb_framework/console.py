@@ -80,12 +80,14 @@ class Cli:
         sys.stderr.flush()
 
     def confirm(self, question: str, flag: str) -> bool:
-        """Ask a yes-or-no question; without a terminal nobody can answer, so say which flag to use instead."""
-        if not interactive():
-            raise ConfigInvalid(f"this needs a confirmation: give {flag}")
+        """Ask a yes-or-no question; where nobody is there to answer, say which flag to use instead."""
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
-        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+        answer = sys.stdin.readline() if sys.stdin else ""
+        if not answer and not interactive():
+            sys.stderr.write("\n")
+            raise ConfigInvalid(f"this needs a confirmation: give {flag}")
+        return answer.strip().lower() in {"y", "yes"}
 
     @contextmanager
     def progress(self, items: Sequence[Any], label: str, arriving: Iterable[Any] | None = None) -> Iterator[Iterable[Any]]:

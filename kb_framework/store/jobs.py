@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from kb_framework.api import Actor
-from kb_framework.store.tables import jobs, now, typed_jobs
+from kb_framework.api import LOCAL_USER, Actor
+from kb_framework.store.tables import jobs, now, typed_jobs, users
 
 if TYPE_CHECKING:
     from kb_framework.store.store import Tx
@@ -65,4 +65,7 @@ def select_jobs(tx: Tx) -> sa.Select:
     """The organization's jobs with the fields that the world sees."""
     table = typed_jobs if has_job_types(tx) else jobs
     columns = [table.c[name] if name in table.c else sa.literal("ingest").label("job_type") for name in FIELDS]
-    return sa.select(*columns).where(tx.owns(table))
+    named = sa.select(users.c.name).where(users.c.id == table.c.user_id).scalar_subquery()
+    # Whoever works here without a key is nobody's row.
+    user = sa.case((table.c.user_id == LOCAL_USER, "local"), else_=named).label("user")
+    return sa.select(*columns, user).where(tx.owns(table))

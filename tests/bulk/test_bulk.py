@@ -169,7 +169,15 @@ def test_b5_the_job_tells_the_selection_the_outcome_and_who(kb_engine: Engine) -
     assert job["job_type"] == "bulk_tags"
     assert json.loads(job["filename"]) == {"tags": ["a"]}
     assert (job["error"], job["document_id"], job["matched"], job["succeeded"], job["failed"]) == (None, 3, 3, 3, 0)
-    assert job["user_id"] == LOCAL_USER
+    assert (job["user_id"], job["user"]) == (LOCAL_USER, "local")
+
+
+def test_b5_a_filter_of_many_ids_is_shown_by_its_beginning_in_a_list(kb_run: Run, kb_engine: Engine) -> None:
+    kb_engine.bulk_tags(document_ids=list(range(1, 5000)), add=["x"])
+    listed = kb_run("jobs").stdout.splitlines()
+    assert len(listed) == 2
+    assert len(listed[1]) < 300
+    assert "…" in listed[1]
 
 
 def test_b5_a_409_writes_no_job(kb_engine: Engine) -> None:
@@ -192,7 +200,7 @@ def test_b5_a_job_is_shown_with_its_filter_and_its_errors(kb_run: Run, kb_engine
     told = dict(line.split(maxsplit=1) for line in head.splitlines())
     assert told["job_type"] == "bulk_delete"
     assert told["filter"] == '{"tags": ["old"]}'
-    assert (told["by"], told["matched"], told["succeeded"], told["failed"]) == (LOCAL_USER, "3", "2", "1")
+    assert (told["by"], told["matched"], told["succeeded"], told["failed"]) == ("local", "3", "2", "1")
     assert table == "document_id\terror\n2\tthe document is on legal hold: 'Doe v. Roe'\n"
     assert json.loads(as_json["filename"]) == {"tags": ["old"]}
     assert json.loads(as_json["error"]) == [{"document_id": 2, "error": "the document is on legal hold: 'Doe v. Roe'"}]

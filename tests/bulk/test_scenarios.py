@@ -314,6 +314,17 @@ def test_cli_bulk_remove_with_confirmation(kb_server: RunningServer, in_terminal
     assert kb_server.engine.get("/documents")["meta"]["total"] == 3
 
 
+@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 1), ("n\n", 1, 2), ("\n", 1, 2), ("", 2, 2)])
+def test_an_answer_may_come_through_a_pipe(kb_run: Run, kb_engine: Engine, answer: str, code: int, left: int) -> None:
+    kb_engine.add_note("one", tags=["draft"])
+    kb_engine.add_note("two")
+    done = kb_run("bulk-remove", "--tags", "draft", stdin=answer)
+    assert "This will delete 1 documents matching: tags=[draft]\nProceed? [y/N] " in done.stderr
+    assert done.returncode == code
+    assert ("give --yes" in done.stderr) is (answer == "")
+    assert kb_engine.list_documents()["meta"]["total"] == left
+
+
 def test_cli_bulk_remove_with_yes(kb_run: Run) -> None:
     kb_run("note", "one", "--tags", "draft")
     kb_run("note", "two")

@@ -13,6 +13,8 @@ from kb_framework.csv import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError
 
 Flag = Parameter(negative=())
+# Characters of a cell in a list of jobs.
+_CELL = 120
 
 
 def note(
@@ -235,8 +237,13 @@ def jobs(
         "created_at",
         "error",
     )
-    cli.table(found, [[item[name] for name in columns] for item in found["data"]], columns)
+    cli.table(found, [[_cut(item[name]) for name in columns] for item in found["data"]], columns)
     _say_page(cli, found["meta"])
+
+
+def _cut(value: Any) -> Any:
+    """A filter may name a hundred thousand documents: in a list its beginning is enough."""
+    return f"{value[:_CELL]}…" if isinstance(value, str) and len(value) > _CELL else value
 
 
 def show_job(job_id: int, *, cli: Cli) -> None:
@@ -247,8 +254,8 @@ def show_job(job_id: int, *, cli: Cli) -> None:
         return
     # A job over a selection keeps its filter where others keep a file's name, and a list of errors instead of a sentence.
     errors = json.loads(job["error"] or "[]")
-    called = {"filename": "filter", "user_id": "by"}
-    told = {str(called.get(name, name)): job[name] for name in job if name not in {"error", "document_id"}}
+    called = {"filename": "filter", "user": "by"}
+    told = {str(called.get(name, name)): job[name] for name in job if name not in {"error", "document_id", "user_id"}}
     cli.print(pairs(told))
     if errors:
         columns = list(errors[0])

@@ -102,6 +102,8 @@ class Job(BaseModel):
     succeeded: int | None
     failed: int | None
     user_id: str
+    # The name that belongs to it.
+    user: str | None
     created_at: str
     finished_at: str | None
 
