@@ -152,8 +152,13 @@ def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
 
     from kb_framework.web import create_app
 
+    try:
+        app = create_app(kb)
+    except BaseException:
+        kb.close()
+        raise
     # Whoever can open the data folder owns what is in it; a key makes them its user instead.
-    return Engine(AsgiTransport(create_app(kb), kb.close, api_key=bootstrap.api_key), plugins)
+    return Engine(AsgiTransport(app, kb.close, api_key=bootstrap.api_key), plugins)
 
 
 class Running(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args
@@ -52,11 +53,7 @@ class Selector:
 
     def fields(self, over: Over) -> dict[str, Any]:
         """The filters as optional fields for `pydantic.create_model`; null means absent."""
-        found: dict[str, Any] = {}
-        for item in self.offered(over):
-            parameter = inspect.signature(resolve(item.target), eval_str=True).parameters["value"]
-            found[item.name] = (Annotated[parameter.annotation | None, Field(description=item.help)], None)
-        return found
+        return {item.name: filter_field(item, resolve(item.target)) for item in self.offered(over)}
 
     def given(self, body: BaseModel, over: Over) -> Selection:
         """The filters that a body names. None at all is refused."""
@@ -75,6 +72,11 @@ class Selector:
                 raise InvalidInput(f"there is no selection filter {name!r}", field=name)
             conditions.append(resolve(item.target)(value))
         return sa.and_(*conditions)
+
+
+def filter_field(item: SelectionFilter, function: Callable[..., Any]) -> Any:
+    """A filter as an optional field for `pydantic.create_model`."""
+    return Annotated[_taken(function) | None, Field(description=item.help)], None
 
 
 # Fields of every bulk body, command or tool, which no filter and no operation may take.
@@ -114,10 +116,18 @@ def _check_over(item: SelectionFilter | MutationKind) -> None:
 
 def _check_filter(item: SelectionFilter) -> None:
     _check_over(item)
-    parameters = inspect.signature(resolve(item.target), eval_str=True).parameters
-    if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
+    if _taken(resolve(item.target)) is inspect.Parameter.empty:
         raise PluginFailed(f"the selection filter {item.name!r} must take one annotated parameter, value")
-    create_model(item.name, value=(parameters["value"].annotation, ...))
+
+
+@functools.lru_cache(maxsize=256)
+def _taken(function: Callable[..., Any]) -> Any:
+    """The type that a filter's function takes, which every kind's body asks for anew; empty where it is not to be used."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
+        return inspect.Parameter.empty
+    create_model("Filter", value=(parameters["value"].annotation, ...))
+    return parameters["value"].annotation
 
 
 def _check_kind(kind: MutationKind) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import types
@@ -843,7 +844,9 @@ def test_nothing_starts_without_a_required_plugin(plugin, kb_here, monkeypatch, 
         "kb_settings():\n    return [api.SettingsSection('odd', 'no_such_module:Odd')]",
     ],
 )
-def test_nothing_starts_when_a_required_plugin_fails_while_the_engine_opens(plugin, kb_here, monkeypatch, contribution) -> None:
+def test_nothing_starts_when_a_required_plugin_fails_while_the_engine_opens(
+    plugin, kb_home, kb_here, monkeypatch, contribution
+) -> None:
     plugin("escrow", f"{IMPORTS}\n\n@hookimpl\ndef {contribution}\n")
     monkeypatch.setenv("KB_REQUIRED_PLUGINS", "escrow")
 
@@ -851,6 +854,9 @@ def test_nothing_starts_when_a_required_plugin_fails_while_the_engine_opens(plug
 
     assert (answer.returncode, answer.stdout) == (2, "")
     assert "KB_REQUIRED_PLUGINS" in answer.stderr
+    # What was opened is closed: SQLite's last one takes its log away, and psycopg warns of a connection that was forgotten.
+    gc.collect()
+    assert not (kb_home / "kb.sqlite-wal").exists()
 
 
 def test_required_plugins_that_are_there_change_nothing(kb_here, monkeypatch) -> None:

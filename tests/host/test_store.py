@@ -24,17 +24,17 @@ from kb_framework.client import AsgiTransport, connect
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
 from kb_framework.store.tables import documents
 from kb_framework.store.text import ANALYSIS
-from kb_framework.testing import start_server, stop_server, stored
+from kb_framework.testing import start_server, stop_server, stored, stored_tables
 from kb_framework.web import create_app
 
-# Opens each of the folders it is told of on standard input.
+# Opens each of the places it is told of on standard input.
 OPENER = """
-import os, sys
+import json, os, sys
 from kb_framework.app import open_kb
 
 print("ready", flush=True)
 for line in sys.stdin:
-    os.environ["KB_DATA_DIR"] = line.strip()
+    os.environ.update(json.loads(line))
     open_kb().close()
     print("opened", flush=True)
 """
@@ -111,8 +111,12 @@ def database(home: Path) -> Any:
     return closing(dbapi2.connect(str(home / "kb.sqlite"), timeout=30))
 
 
+def on_postgres() -> bool:
+    return "KB_DATABASE_URL" in os.environ
+
+
 def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
-    if "KB_DATABASE_URL" in os.environ:
+    if on_postgres():
         return stored(query)
     with database(home) as connection:
         return connection.execute(query).fetchall()
@@ -128,12 +132,24 @@ def indexed(home: Path) -> tuple[set[int], set[int], set[int]]:
     def numbers(query: str) -> set[int]:
         return {row[0] for row in rows(home, query)}
 
-    here = "KB_DATABASE_URL" in os.environ
+    here = on_postgres()
     return (
         numbers("SELECT seq FROM chunks"),
         numbers("SELECT seq FROM chunks_fts" if here else "SELECT id FROM chunks_fts_1_docsize"),
         numbers("SELECT seq FROM chunks_vec_1" if here else "SELECT rowid FROM chunks_vec_1_rowids"),
     )
+
+
+@contextmanager
+def another_writer() -> Iterator[None]:
+    """Somebody else who writes, and is not done yet."""
+    other = open_kb()
+    try:
+        with other.store.write() as tx:
+            tx.execute(sa.update(documents).values(title="changed"))
+            yield
+    finally:
+        other.close()
 
 
 @contextmanager
@@ -155,19 +171,22 @@ def post_note(transport: AsgiTransport) -> Any:
 # Migrations
 
 
-def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home, tmp_path) -> None:
-    homes = [tmp_path / f"home-{number}" for number in range(8)]
+def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home, kb_store_of, tmp_path, monkeypatch) -> None:
+    homes = [{"KB_DATA_DIR": str(tmp_path / f"home-{number}"), **kb_store_of(migrated=False)} for number in range(8)]
     with child(OPENER) as a, child(OPENER) as b, child(OPENER) as c, child(OPENER) as d:
         processes = (a, b, c, d)
         for process in processes:
             assert line_of(process) == "ready"
         for home in homes:
             for process in processes:
-                tell(process, str(home))
+                tell(process, json.dumps(home))
             for process in processes:
                 assert line_of(process) == "opened"
 
-    for home in homes:
+    for environment in homes:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        home = Path(environment["KB_DATA_DIR"])
         applied = rows(home, "SELECT plugin, version FROM kb_migrations ORDER BY 1, 2")
         assert [step for step in applied if step[0] != "legalhold"] == [
             ("access", 1),
@@ -190,7 +209,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("search", 1),
         ]
         assert rows(home, "SELECT count(*) FROM organizations") == [(1,)]
-        assert rows(home, "PRAGMA journal_mode") == [("wal",)]
+        assert on_postgres() or rows(home, "PRAGMA journal_mode") == [("wal",)]
 
 
 def test_migrations_run_once(kb_home) -> None:
@@ -205,23 +224,17 @@ def test_migrations_run_once(kb_home) -> None:
 def test_opening_a_migrated_database_does_not_wait_for_a_writer(kb_home, monkeypatch) -> None:
     open_kb().close()
     monkeypatch.setenv("KB_BUSY_TIMEOUT", "0.2")
-    with database(kb_home) as other:
-        other.execute("BEGIN IMMEDIATE")
-
-        with connect() as engine:
-            assert engine.list_documents()["meta"]["total"] == 0
-            assert engine.get("/health")["counts"]["documents"] == 0
+    with another_writer(), connect() as engine:
+        assert engine.list_documents()["meta"]["total"] == 0
+        assert engine.get("/health")["counts"]["documents"] == 0
 
 
 @pytest.mark.parametrize("newer", ["host", "documents"])
 def test_a_newer_database_is_refused_untouched(kb_home, kb_run, newer) -> None:
     with connect() as engine:
         engine.add_note("text")
-    with database(kb_home) as connection:
-        connection.execute("INSERT INTO kb_migrations VALUES (?, 99, 'from the future', '2030')", (newer,))
-        connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = bytes_of(kb_home)
+    stored("INSERT INTO kb_migrations VALUES (?, 99, 'from the future', '2030')", newer)
+    before = bytes_of(kb_home), stored_tables(), stored("SELECT * FROM kb_migrations")
 
     answer = kb_run("list")
 
@@ -229,31 +242,37 @@ def test_a_newer_database_is_refused_untouched(kb_home, kb_run, newer) -> None:
     assert "newer" in answer.stderr
     assert newer in answer.stderr
     assert "Traceback" not in answer.stderr
-    assert bytes_of(kb_home) == before
+    assert (bytes_of(kb_home), stored_tables(), stored("SELECT * FROM kb_migrations")) == before
 
 
 @pytest.mark.parametrize("arguments", [["note", "text"], ["serve", "--port", "0"], ["doctor"]], ids=" ".join)
 def test_a_newer_database_is_refused_by_whatever_opens_it(kb_home, kb_here, arguments) -> None:
     open_kb().close()
-    with database(kb_home) as connection:
-        connection.execute("INSERT INTO kb_migrations VALUES ('host', 99, 'from the future', '2030')")
-        connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = bytes_of(kb_home)
+    stored("INSERT INTO kb_migrations VALUES ('host', 99, 'from the future', '2030')")
+    before = bytes_of(kb_home), stored_tables(), stored("SELECT * FROM kb_migrations")
 
     answer = kb_here(*arguments)
 
     assert answer.returncode == 3
     assert "newer" in answer.stdout + answer.stderr
-    assert bytes_of(kb_home) == before
+    assert (bytes_of(kb_home), stored_tables(), stored("SELECT * FROM kb_migrations")) == before
 
 
+def columns_of_jobs() -> dict[str, tuple[bool, str]]:
+    """Whether each must have a value, and which it has by default."""
+    on_sqlite = "SELECT name, \"notnull\", dflt_value FROM pragma_table_info('jobs')"
+    here = "SELECT column_name, is_nullable = 'NO', column_default FROM information_schema.columns WHERE table_name = 'jobs'"
+    found = stored(here if on_postgres() else on_sqlite)
+    return {name: (bool(needed), str(default).partition("::")[0]) for name, needed, default in found}
+
+
+@pytest.mark.new_database
 def test_b13_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "bulk")
     with connect() as engine:
         added = [engine.add_note(f"note {number}") for number in range(3)]
         assert {job["job_type"] for job in engine.list_jobs()["data"]} == {"ingest"}
-    assert "job_type" not in {row[1] for row in rows(kb_home, "PRAGMA table_info(jobs)")}
+    assert "job_type" not in columns_of_jobs()
     before = rows(kb_home, "SELECT id, uuid, status, document_id, created_at FROM jobs ORDER BY id")
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
 
@@ -263,8 +282,7 @@ def test_b13_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, mon
         result = engine.bulk_delete(document_ids=[added[0]["document"]["id"]])
         assert engine.get_job(result["job_id"])["job_type"] == "bulk_delete"
 
-    columns = {row[1]: row for row in rows(kb_home, "PRAGMA table_info(jobs)")}
-    assert columns["job_type"][3:5] == (1, "'ingest'")
+    assert columns_of_jobs()["job_type"] == (True, "'ingest'")
     assert rows(kb_home, "SELECT id, uuid, status, document_id, created_at FROM jobs ORDER BY id")[:3] == before
     assert [row[0] for row in rows(kb_home, "SELECT job_type FROM jobs ORDER BY id")] == ["ingest"] * 3 + ["bulk_delete"]
 
@@ -359,9 +377,7 @@ def test_an_embedding_space_is_recorded(kb_engine, kb_home) -> None:
 def test_doctor_finds_full_text_that_is_out_of_step(kb_home, kb_here) -> None:
     with connect() as engine:
         engine.add_note("text")
-    with database(kb_home) as connection:
-        connection.execute("DELETE FROM chunks_fts_1 WHERE rowid = 1")
-        connection.commit()
+    stored("DELETE FROM chunks_fts" if on_postgres() else "DELETE FROM chunks_fts_1 WHERE rowid = 1")
 
     answer = kb_here("doctor", "--json")
 
@@ -478,14 +494,12 @@ def test_several_processes_on_one_folder_never_see_a_locked_database(kb_home, kb
 
 def test_a_writer_that_stays_busy_is_a_503_with_retry_after(kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_BUSY_TIMEOUT", "0.3")
-    with raw_engine() as transport, database(kb_home) as other:
-        other.execute("BEGIN IMMEDIATE")
-        started = time.monotonic()
-
-        refused = post_note(transport)
-        waited = time.monotonic() - started
-        reading = transport.send("GET", "/api/v1/documents", {}, b"")
-        other.rollback()
+    with raw_engine() as transport:
+        with another_writer():
+            started = time.monotonic()
+            refused = post_note(transport)
+            waited = time.monotonic() - started
+            reading = transport.send("GET", "/api/v1/documents", {}, b"")
         accepted = post_note(transport)
 
     assert refused.status == 503
@@ -498,25 +512,20 @@ def test_a_writer_that_stays_busy_is_a_503_with_retry_after(kb_home, monkeypatch
 
 def test_a_writer_that_is_busy_for_a_while_is_waited_for(kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_BUSY_TIMEOUT", "30")
-    with raw_engine() as transport, database(kb_home) as other:
-        other.execute("BEGIN IMMEDIATE")
-        answers: list[Any] = []
+    answers: list[Any] = []
+    with raw_engine() as transport:
         waiting = threading.Thread(target=lambda: answers.append(post_note(transport)))
-        waiting.start()
-        waiting.join(0.3)
-        assert answers == []
-
-        other.rollback()
+        with another_writer():
+            waiting.start()
+            waiting.join(0.3)
+            assert answers == []
         waiting.join()
 
     assert answers[0].status == 201
 
 
 def test_a_busy_writer_is_exit_code_3_for_a_command(kb_home, kb_run) -> None:
-    open_kb().close()
-    with database(kb_home) as other:
-        other.execute("BEGIN IMMEDIATE")
-
+    with another_writer():
         answer = kb_run("note", "text", KB_BUSY_TIMEOUT="0.2")
 
     assert (answer.returncode, answer.stdout) == (3, "")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, WithJsonSchema, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
-from kb_framework.api import MutationKind, resolve
+from kb_framework.api import MutationKind, SelectionFilter, resolve
 from kb_framework.plugins import Plugins
-from kb_framework.selection import Selector
+from kb_framework.selection import Selector, filter_field
 from kb_framework.validation import Body
 
 FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
@@ -42,11 +43,19 @@ def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
 
     What a body with a plan leaves out comes from the plan; whether the plan is genuine is for the service to say.
     """
-    operation = resolve(kind.target)
-    filters = Selector(plugins).fields(kind.over)
+    filters = tuple((item, resolve(item.target)) for item in Selector(plugins).offered(kind.over))
+    return _body_model(kind, resolve(kind.target), filters)
+
+
+# A preview asks for it each time, and so does every engine that is opened: the same parts make the same model.
+@functools.lru_cache(maxsize=64)
+def _body_model(
+    kind: MutationKind, operation: type[Any], filters: tuple[tuple[SelectionFilter, Callable[..., Any]], ...]
+) -> type[Any]:
+    fields = {item.name: filter_field(item, function) for item, function in filters}
     name = "Bulk" + kind.name.title().replace("_", "")
     validators: Any = {"_filled": model_validator(mode="before")(_filled_from_plan)}
-    return create_model(name, __base__=operation, __doc__=kind.help, __validators__=validators, **filters, force=FORCE, plan=PLAN)
+    return create_model(name, __base__=operation, __doc__=kind.help, __validators__=validators, **fields, force=FORCE, plan=PLAN)
 
 
 def _filled_from_plan(cls: type[Any], values: Any) -> Any:
@@ -70,6 +79,8 @@ def preview_model(plugins: Plugins) -> type[Any]:
     return create_model(
         "BulkPreview",
         __base__=Body,
+        # Its parts are many, and most commands never ask for a preview.
+        __cls_kwargs__={"defer_build": True},
         operation=(operation, ...),
         **fields,
         force=FORCE,
