@@ -39,7 +39,8 @@ class ChangeTags(Body):
         return self
 
     def apply(self, tx: Tx, documents: sa.Select) -> None:
-        remove_tags(tx, documents, self.remove or ())
+        if self.remove:
+            remove_tags(tx, documents, self.remove)
         add_tags(tx, documents, self.add or ())
         touch(tx, documents)
 
