@@ -366,6 +366,22 @@ def test_the_same_file_is_no_duplicate_of_the_others_and_outlives_it(both: tuple
     assert engines[1].get_file(second["document"]["id"]) == b"# Twin\n\nthe very same bytes\n"
 
 
+def test_a_file_that_the_other_has_added_is_still_wanted(shared: Any) -> None:
+    """`sources/compare` tells what need not be sent; a neighbour's file of the same name, size and time is no reason."""
+    listing = [{"source": "/home/zoe/a.md", "size": 9, "modified_ns": 7}]
+    first, second = (shared.engine(shared.key("admin", name)) for name in ("epsilon", "zeta"))
+    first.add_file("a.md", b"# Zebras\n", source="/home/zoe/a.md", modified_ns=7)
+    assert first.compare_sources(listing)["wanted"] == []
+    assert second.compare_sources(listing)["wanted"] == [0]
+
+
+def test_roles_of_the_other_are_not_listed(shared: Any) -> None:
+    first, second = (shared.engine(shared.key("admin", name)) for name in ("epsilon", "zeta"))
+    first.set_role("keeper-of-zebras", ["documents.read"])
+    assert "keeper-of-zebras" in json.dumps(first.get("/roles"))
+    assert "keeper-of-zebras" not in json.dumps(second.get("/roles"))
+
+
 def test_an_archive_of_one_can_be_imported_into_the_other_as_new(both: tuple[Organization, Organization], shared: Any) -> None:
     alpha, _ = both
     key = shared.key("admin", "gamma")

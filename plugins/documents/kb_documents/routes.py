@@ -265,10 +265,10 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
 
 @get("/documents/{document_id:int}/sources", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_sources(
-    document_id: DocumentId, source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
+    document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
 ) -> models.SourceList:
     """The files on somebody's disk that a document was read from."""
-    return source_files.of_document(document_id, actor)
+    return documents.sources(document_id, actor)
 
 
 @post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read"})

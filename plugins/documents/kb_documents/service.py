@@ -12,9 +12,21 @@ import sqlalchemy as sa
 
 from kb_documents.ingest import Ingest, Outcome
 from kb_documents.ingest_queue import IngestQueue
-from kb_documents.models import Added, AddedItem, Changed, Document, DocumentPatch, FileFields, Job, NoteIn
+from kb_documents.models import (
+    Added,
+    AddedItem,
+    Changed,
+    Document,
+    DocumentPatch,
+    FileFields,
+    Job,
+    NoteIn,
+    Source,
+    SourceList,
+)
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_documents.prepare import Incoming
+from kb_documents.tables import sources
 from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
 from kb_framework.files import Files
@@ -156,6 +168,13 @@ class DocumentsService:
             query = sa.select(documents).where(*conditions).order_by(*order)
             found = self._documents(tx, page.cut(query))
             return found, page.meta(tx.scalar(count))
+
+    def sources(self, document_id: int, actor: Actor) -> SourceList:
+        """Where a document was read from; nothing for a note."""
+        self.get(document_id, actor)
+        with self._store.read(actor.organization_id) as tx:
+            query = sa.select(sources.c.source, sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
+            return SourceList(data=[Source(source=row[0], path=row[1]) for row in tx.execute(query.order_by(sources.c.source))])
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
         self.get(document_id, actor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE
-from kb_documents.models import ForgetIn, ForgetOut, Source, SourceList, SourcesIn, SourcesOut, VanishedSource
+from kb_documents.models import ForgetIn, ForgetOut, SourcesIn, SourcesOut, VanishedSource
 from kb_documents.mutations import Delete
 from kb_documents.tables import sources
 from kb_framework.api import Actor
@@ -22,12 +22,6 @@ class SourcesService:
         self._store = store
         self._mutation = mutation
         self._max_file_bytes = host_settings.max_file_bytes
-
-    def of_document(self, document_id: int, actor: Actor) -> SourceList:
-        """Where a document was read from; nothing for a note."""
-        with self._store.read(actor.organization_id) as tx:
-            query = sa.select(sources.c.source, sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
-            return SourceList(data=[Source(source=row[0], path=row[1]) for row in tx.execute(query.order_by(sources.c.source))])
 
     def compare(self, listed: SourcesIn, actor: Actor) -> SourcesOut:
         """What of a folder's listing must be sent, judged by size and time of change alone."""
