@@ -73,7 +73,7 @@ def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli)
         Make anew what is derived from documents and chunks where it is wrong, say what was done, and check again.
     """
     try:
-        report = cli.engine.post("/doctor/repair") if repair else cli.engine.get("/doctor")
+        report = _repaired(cli) if repair else cli.engine.get("/doctor")
     except KBError as error:
         report = {
             "status": "error",
@@ -85,6 +85,13 @@ def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli)
     rows += [(check["state"], check["name"], check["message"]) for check in report["checks"]]
     cli.table(report, rows, ("state", "what", "finding"))
     return 3 if report["status"] == "error" else 0
+
+
+def _repaired(cli: Cli) -> dict[str, Any]:
+    with cli.counting("repairing") as advance:
+        while not (report := cli.engine.post("/doctor/repair"))["finished"]:
+            advance(report["done"], report["total"], f"repairing: {report['what']}")
+    return report
 
 
 def partition(number: int, /, *, cli: Cli) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,22 @@ class Cli:
                     bar.update(task, advance=1, rate=f"{speed:.0f}/s" if speed else "")
 
             yield counted()
+
+    @contextmanager
+    def counting(self, label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+        """A function that takes how much is done of how much (and of what), and shows it where someone looks."""
+        # What runs this long must not keep its garbage, as short commands do.
+        gc.enable()
+        if self.json or not sys.stderr.isatty():
+            yield lambda done, total, label="": None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
+        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done, total, label=label: bar.update(task, completed=done, total=total, description=label)
 
     def error(self, error: KBError) -> None:
         """The one place where an error becomes words on a terminal."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,18 +19,36 @@ from sqlalchemy import exc
 from kb_framework import __version__
 from kb_framework.api import PUBLIC, Actor
 from kb_framework.app import KB
-from kb_framework.errors import KBError, NotFound, StoreUnusable, error_codes
+from kb_framework.errors import Busy, KBError, NotFound, StoreUnusable, error_codes
 from kb_framework.languages import advise, count_languages
-from kb_framework.repair import Repair
+from kb_framework.repair import Doing, Event, Repair
 from kb_framework.store.documents import active_space
 from kb_framework.store.tables import chunks, document_tags, documents, file_removals, organizations
 from kb_framework.wire import standing_alone, versioned
 
+# How long one request repairs; how long another waits for it; and when nobody is taken to go on with it any more.
+_REPAIR_SECONDS = 5.0
+_PATIENCE_SECONDS = 60.0
+_ABANDONED_SECONDS = 120.0
+
+
+@dataclass(slots=True)
+class _RepairRun:
+    """A repair between two requests."""
+
+    events: Iterator[Event]
+    repairs: list[str] = field(default_factory=list)
+    doing: Doing = field(default_factory=lambda: Doing("looking", 0, None))
+    seen: float = field(default_factory=time.monotonic)
+
 
 class SystemService:
-    def __init__(self, kb: KB, instance: str) -> None:
+    def __init__(self, kb: KB, instance: str, repair_seconds: float = _REPAIR_SECONDS) -> None:
         self._kb = kb
         self.instance = instance
+        self._repair_seconds = repair_seconds
+        self._repair: _RepairRun | None = None
+        self._one_repair = threading.Lock()
 
     def live(self) -> dict[str, Any]:
         return {"status": "ok", "instance": self.instance}
@@ -86,9 +108,35 @@ class SystemService:
         return versioned(self._kb.plugins)
 
     def repair(self) -> dict[str, Any]:
-        """Make anew what is derived, then look again."""
-        done = Repair(self._kb.store, self._kb.files, self._kb.embedding, self._kb.upkeep).run()
-        return {**self.doctor(), "repairs": done}
+        """Make anew what is derived, for a while; who asks again goes on, until all is done and has been looked at again."""
+        if not self._one_repair.acquire(timeout=_PATIENCE_SECONDS):
+            raise Busy("another repair is under way; try again")
+        try:
+            return self._repair_on()
+        finally:
+            self._one_repair.release()
+
+    def _repair_on(self) -> dict[str, Any]:
+        now = time.monotonic()
+        run = self._repair
+        if run is None or now - run.seen > _ABANDONED_SECONDS:
+            kb = self._kb
+            run = self._repair = _RepairRun(Repair(kb.store, kb.files, kb.embedding, kb.upkeep).steps())
+        try:
+            for event in run.events:
+                run.seen = time.monotonic()
+                if isinstance(event, str):
+                    run.repairs.append(event)
+                else:
+                    run.doing = event
+                if run.seen - now >= self._repair_seconds:
+                    return {"finished": False, **run.doing._asdict(), "repairs": run.repairs}
+        except BaseException:
+            # Begun anew, it finds what is left to do.
+            self._repair = None
+            raise
+        self._repair = None
+        return {**self.doctor(), "finished": True, "repairs": run.repairs}
 
     def doctor(self) -> dict[str, Any]:
         """Look everywhere; a check is ok, a warning, or an error, with what to do."""
@@ -302,7 +350,10 @@ def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
 
 @post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
 def repair(system: NamedDependency[SystemService]) -> dict[str, Any]:
-    """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now."""
+    """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now.
+
+    It answers after some seconds. While `finished` is false there is more to do: ask again.
+    """
     return system.repair()
 
 

@@ -22,6 +22,8 @@ _LOOK_SHARE = 8
 _AGAIN_SECONDS = 5.0
 # How long a process that wants to end goes on, as a share of the time since it began to write.
 _PATIENCE = 0.2
+# Sentences that are kept for whoever asks what was done.
+_REMEMBERED = 100
 
 
 class Upkeep:
@@ -35,6 +37,7 @@ class Upkeep:
         self._ended = threading.Event()
         self._idle = threading.Event()
         self._lock = threading.Lock()
+        self._told: list[str] = []
         store.backend.on_written = self._on_written
 
     def keeper(self) -> Keeper:
@@ -64,15 +67,29 @@ class Upkeep:
             if self._ended.is_set():
                 return
             try:
-                for sentence in self.keeper().run(self._ended.is_set):
+                done = self.keeper().run(self._ended.is_set)
+                for sentence in done:
                     log.info("%s", sentence)
+                with self._lock:
+                    self._told = [*self._told, *done][-_REMEMBERED:]
             except KBError as error:
                 log.warning("the side index has to wait: %s", error.message)
             except Exception as error:
                 log.error("the side index could not be kept", exc_info=error)
             wait = None if again else _AGAIN_SECONDS
-            if not self._look.is_set():
-                self._idle.set()
+            with self._lock:
+                if not self._look.is_set():
+                    self._idle.set()
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether all is done that was due when it was last told to look; waits so long for it."""
+        return self._idle.wait(seconds)
+
+    def told(self) -> list[str]:
+        """What was done since this was last asked, in words."""
+        with self._lock:
+            told, self._told = self._told, []
+        return told
 
     def close(self) -> None:
         """End; whoever has been writing for long waits a while for what is under way."""

@@ -7,7 +7,7 @@ progress, stop at any moment and go on later, in this process or another. Until 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,25 +190,26 @@ def add_vectors(tx: Tx, space: Space, batch: Sequence[_Chunk], vectors: dict[int
     return sum(map(len, by_organization.values()))
 
 
-def add_missing_vectors(store: Store, embedding: Embedding) -> int:
-    """Embed the chunks that the active space lacks, if the embedder is the one that made it; how many that was."""
+def add_missing_vectors(store: Store, embedding: Embedding) -> Iterator[int]:
+    """Embed the chunks that the active space lacks, if the embedder is the one that made it; how many those are so far."""
     with store.read() as tx:
         space = active_space(tx)
     if space is None or embedding.problem or embedding.embedder().model != space.model:
-        return 0
+        return
     after = added = 0
     while True:
         with store.read() as tx:
             batch = [_Chunk(*row) for row in tx.execute(_without_vector(tx, space, after).limit(_BATCH))]
         if not batch:
-            return added
+            return
         encoded = embedding.embedder().encode([chunk.text for chunk in batch])
         vectors = {chunk.number: vector for chunk, vector in zip(batch, encoded, strict=True)}
         with store.write() as tx:
             if active_space(tx) != space:
-                return added
+                return
             added += add_vectors(tx, space, batch, vectors)
             tx.corpus_changed(everywhere=True)
+        yield added
         after = batch[-1].number
 
 

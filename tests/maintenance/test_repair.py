@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from kb_framework.app import open_kb
 from kb_framework.client import Engine
+from kb_framework.repair import Repair
+from kb_framework.system import SystemService
 from kb_framework.testing import Run
 
 from .conftest import doctor, everything, fill, fragment
@@ -158,4 +162,51 @@ def test_a_fragmented_vector_index_is_compacted(kb_engine: Engine, sql: Sql) -> 
     assert any("--compact" in problem for problem in doctor(kb_engine)["problems"])
 
     assert "compacted the vector index from" in repaired(kb_engine)
+    assert everything(kb_engine) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *_of_sqlite("DROP TABLE chunks_fts_1_data", "DELETE FROM chunks_vec_1 WHERE rowid < 4", "DROP TABLE chunks_vec_1_rowids"),
+        *_of_postgres("DROP TABLE chunks_fts", "DROP TABLE chunks_vec_1 CASCADE"),
+    ],
+)
+def test_a_repair_that_is_given_up_at_any_moment_is_finished_by_the_next(kb_engine: Engine, sql: Sql, damage: str) -> None:
+    fill(kb_engine)
+    before = everything(kb_engine)
+    sql(damage)
+    kb = open_kb()
+    try:
+        moments = 0
+        while True:
+            # Each time it gets one event further than the last time, unless nothing is left to do.
+            events = list(islice(Repair(kb.store, kb.files, kb.embedding, kb.upkeep, batch=2).steps(), moments + 1))
+            if len(events) <= moments:
+                break
+            moments += 1
+    finally:
+        kb.close()
+
+    assert moments
+    assert repaired(kb_engine) == ""
+    assert everything(kb_engine) == before
+
+
+def test_a_repair_that_takes_long_answers_meanwhile(kb_engine: Engine, sql: Sql) -> None:
+    fill(kb_engine)
+    before = everything(kb_engine)
+    sql("DELETE FROM chunks_fts" if "KB_DATABASE_URL" in os.environ else "DELETE FROM chunks_fts_1")
+    kb = open_kb()
+    try:
+        service = SystemService(kb, "test", repair_seconds=0.0)
+        answers = [service.repair()]
+        while not answers[-1]["finished"]:
+            answers.append(service.repair())
+    finally:
+        kb.close()
+
+    assert [answer["done"] for answer in answers[:-1] if answer["what"] == "full text"][-1] == 6
+    assert answers[-1]["status"] == "ok"
+    assert "indexed 6 chunks for full text" in answers[-1]["repairs"]
     assert everything(kb_engine) == before

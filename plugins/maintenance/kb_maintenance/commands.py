@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,7 +58,7 @@ def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str
     handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     size = 0
     try:
-        with os.fdopen(handle, "wb") as out, _progress(cli, what, None) as advance:
+        with os.fdopen(handle, "wb") as out, cli.counting(what) as advance:
             for part in parts:
                 out.write(part)
                 size += len(part)
@@ -95,7 +93,7 @@ def import_archive(
     if not path.is_file():
         raise InvalidInput(f"there is no file {file!r}")
     size = path.stat().st_size
-    with _progress(cli, "checking", size) as advance:
+    with cli.counting("checking", size) as advance:
         preview = cli.engine.upload_import(_counted(_read(path), advance, size), size)
     new = preview["documents"]["new"] + sum(table["new"] for table in preview["tables"].values())
     if not cli.json:
@@ -106,7 +104,7 @@ def import_archive(
             return 0
         if not yes and not cli.confirm("Add what is new?", "--yes"):
             return 1
-        with _progress(cli, "importing", None) as advance:
+        with cli.counting("importing") as advance:
             while not (done := cli.engine.apply_import(preview["import_id"]))["finished"]:
                 advance(done["done"], done["total"])
     finally:
@@ -171,7 +169,7 @@ def migrate_store(sqlite_path: str, postgres_url: str | None = None, *, cli: Cli
     """
     from kb_maintenance.moving import move_store
 
-    with _progress(cli, "copying", None) as advance:
+    with cli.counting("copying") as advance:
         done = move_store(cli.bootstrap, cli.plugins, Path(sqlite_path).expanduser(), postgres_url, advance)
     words = f"copied and compared {done['documents']} documents with {done['chunks']} chunks and {done['vectors']} vectors"
     cli.result(done, f"{words}: {done['rows']} rows in {len(done['tables'])} tables")
@@ -199,7 +197,7 @@ def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = Fal
     """
     if compact and embedder:
         raise ConfigInvalid("--compact keeps the vectors as they are; it does not go with --embedder")
-    with _progress(cli, "compacting" if compact else "embedding", None) as advance:
+    with cli.counting("compacting" if compact else "embedding") as advance:
         while not (done := cli.engine.compact() if compact else cli.engine.reindex(embedder=embedder))["finished"]:
             advance(done["done"], done["total"])
     if compact:
@@ -224,20 +222,3 @@ def _counted(parts: Iterable[bytes], advance: Callable[[int, int | None], None],
         yield part
         done += len(part)
         advance(done, total)
-
-
-@contextmanager
-def _progress(cli: Cli, label: str, total: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    """A function that takes how much is done of how much, and shows it where someone looks."""
-    # What runs this long must not keep its garbage, as short commands do.
-    gc.enable()
-    if cli.json or not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
