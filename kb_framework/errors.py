@@ -186,6 +186,10 @@ class Busy(KBError):
     exit_code = 3
 
 
+class Unconfirmed(Busy):
+    """The connection was lost during a commit, so nobody knows yet whether the change was made."""
+
+
 class EmbedderUnavailable(KBError):
     code = "embedder_unavailable"
     http_status = 400

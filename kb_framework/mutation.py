@@ -117,18 +117,22 @@ class Mutation:
         # Whatever route led here: a selection is deleted only by who may delete.
         actor.require(kind.permission)
         self._plugins.require_all_loaded()
+
+        def work(tx: Tx) -> tuple[MutationResult, bool]:
+            if promise and (earlier := promise.earlier(tx)):
+                return earlier, True
+            return self._run_in(tx, kind, operation, where, actor, selection, force, promise), False
+
         try:
-            with self._store.write(actor.organization_id) as tx:
-                if promise and (earlier := promise.earlier(tx)):
-                    return earlier
-                result = self._run_in(tx, kind, operation, where, actor, selection, force, promise)
+            result, was_done = self._store.run(actor.organization_id, work)
         except Exception as error:
             # A refusal leaves no job. Where somebody else is writing, waiting for them once more would help nobody.
             refused = isinstance(error, KBError) and (error.http_status < 500 or isinstance(error, Busy))
             if selection is not None and not refused:
                 self._record_failure(kind, actor, selection, error)
             raise
-        self._plugins.mutation_applied(result, self._services)
+        if not was_done:
+            self._plugins.mutation_applied(result, self._services)
         return result
 
     def _run_in(

@@ -78,6 +78,8 @@ class Backend(Protocol):
     reader: sa.Engine
     writer: sa.Engine
     has_job_types: bool
+    # For how many seconds what fails for a reason that passes is tried again.
+    patience: float
     # Called with the number of chunks that a transaction, not yet committed, has indexed.
     on_written: Callable[[int], None]
 
@@ -92,6 +94,14 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None: ...
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether this ended a transaction, or kept one from beginning, and may be over in a moment."""
+        ...
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether the database did not answer any more: what it did last is not known."""
+        ...
 
     def prepare(self, connection: sa.Connection) -> None:
         """What must be so before migrations, in the transaction that makes them."""

@@ -152,6 +152,15 @@ class SqliteBackend:
     def side_folder(self) -> Path:
         return self.path.parent / "side"
 
+    # Whoever waits for another writer waits in SQLite itself, and a file is not lost.
+    patience = 0.0
+
+    def passes(self, error: BaseException) -> bool:
+        return False
+
+    def is_lost(self, error: BaseException) -> bool:
+        return False
+
     def prepare(self, connection: sa.Connection) -> None:
         """Nothing: a file is as it should be."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
-from kb_framework.errors import PluginFailed
+from kb_framework.errors import PluginFailed, Unconfirmed
+from kb_framework.store.again import again
 from kb_framework.store.backend import Backend
 from kb_framework.store.snapshot import once, snapshot
 from kb_framework.store.tables import organizations
@@ -98,20 +99,25 @@ class Store:
     @contextmanager
     def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
         """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
-        with self._translated(), self._reading(self.backend.reader, organization_id, seconds) as tx:
-            yield tx
+        with self._translated(), ExitStack() as stack:
+            connection = again(lambda: self._begin(stack, self.backend.reader, _nothing), self.backend)
+            with self._viewing(connection, organization_id, seconds) as tx:
+                yield tx
 
     def ask(self, organization_id: str, question: Callable[[Tx], T]) -> T:
         """What a question finds in a consistent view that may lag: that of a replica, where there is one.
 
-        If the replica fails on the way, the question is put to the primary from the beginning.
+        If the replica fails on the way, the question is put to the primary from the beginning; and once more to the primary if
+        that was restarted meanwhile.
         """
         replica = self.backend.replica
         if replica is not None and replica.is_due():
             failures = replica.failures
             try:
-                with self._translated(), self._reading(replica.engine, organization_id) as tx:
-                    answer = question(tx)
+                with self._translated(), ExitStack() as stack:
+                    connection = self._begin(stack, replica.engine, _nothing)
+                    with self._viewing(connection, organization_id) as tx:
+                        answer = question(tx)
             except Exception:
                 if replica.failures == failures:
                     raise
@@ -120,13 +126,30 @@ class Store:
                 if replica.failures == failures:
                     replica.answered()
                     return answer
-        with self.read(organization_id) as tx:
-            return question(tx)
+
+        def asked() -> T:
+            with self.read(organization_id) as tx:
+                return question(tx)
+
+        return again(asked, self.backend)
 
     @contextmanager
-    def _reading(self, engine: sa.Engine, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
-        with engine.begin() as connection, self._limited(connection, seconds), snapshot(connection):
+    def _viewing(self, connection: sa.Connection, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
+        with self._limited(connection, seconds), snapshot(connection):
             yield Tx(connection, self.backend, organization_id)
+
+    def run(self, organization_id: str, work: Callable[[Tx], T]) -> T:
+        """What `work` gives, in a transaction that writes for the organization.
+
+        If the database ended the transaction for a reason that passes (a deadlock, a restart), nothing of it was kept, and the
+        work is done again from the beginning: outside of the database it must leave nothing behind that is in its way then.
+        """
+
+        def worked() -> T:
+            with self.write(organization_id) as tx:
+                return work(tx)
+
+        return again(worked, self.backend)
 
     @contextmanager
     def write(self, organization_id: str | None = None, *, queue: str | None = None) -> Iterator[Tx]:
@@ -135,16 +158,41 @@ class Store:
         Nobody else writes for the organization meanwhile; without an organization, nobody else writes at all. Where what is
         written is nobody's but its own, a `queue` names those who have to wait for each other, and for no one else.
         """
-        with self._translated(), self.backend.writer.begin() as connection:
+        with self._translated(), ExitStack() as stack:
+
+            def begun() -> sa.Connection:
+                return self._begin(stack, self.backend.writer, lambda new: self.backend.lock(new, organization_id, queue))
+
+            connection = again(begun, self.backend)
             # Once: a connection that was lost, or interrupted, has no more to tell.
             info = connection.info
             tx = info[_TX] = Tx(connection, self.backend, organization_id or DEFAULT_ORGANIZATION)
             try:
-                self.backend.lock(connection, organization_id, queue)
                 yield tx
                 tx.move_revision()
             finally:
                 info.pop(_TX, None)
+            self._commit(connection)
+
+    def _begin(self, stack: ExitStack, engine: sa.Engine, start: Callable[[sa.Connection], None]) -> sa.Connection:
+        """A transaction that ends with the stack; it is rolled back then, unless it was committed."""
+        with ExitStack() as mine:
+            connection = mine.enter_context(engine.connect())
+            connection.begin()
+            start(connection)
+            stack.enter_context(mine.pop_all())
+        return connection
+
+    def _commit(self, connection: sa.Connection) -> None:
+        try:
+            connection.commit()
+        except exc.DBAPIError as error:
+            if not self.backend.is_lost(error):
+                raise
+            raise Unconfirmed(
+                "the connection to the database was lost while a change was being committed; it may have been made, or not",
+                hint="look whether it was made, then try again",
+            ) from error
 
     def _limited(self, connection: sa.Connection, seconds: float | None) -> AbstractContextManager[None]:
         return nullcontext() if seconds is None else self.backend.time_limit(connection, seconds)
@@ -153,7 +201,7 @@ class Store:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (exc.DBAPIError, exc.TimeoutError, PluginFailed) as error:
+        except (exc.DBAPIError, exc.TimeoutError, exc.PendingRollbackError, PluginFailed) as error:
             # A full disk that a plugin's statement met is no fault of the plugin.
             known = self.backend.explain(error.__cause__ if isinstance(error, PluginFailed) else error)
             if known is None:
@@ -162,6 +210,10 @@ class Store:
 
     def close(self) -> None:
         self.backend.close()
+
+
+def _nothing(_: sa.Connection) -> None:
+    """A reader has to wait for nobody."""
 
 
 def _notice_change(connection: sa.Connection, _: Any, statement: str, *__: Any) -> None:

@@ -8,7 +8,7 @@ what is applied, and a number that was counted is still right. Writers of differ
 Whoever writes without naming an organization (migrations, repairs, removing files) has the whole database to himself.
 READ COMMITTED is what makes this work: each statement after the lock sees all that former holders committed, while a snapshot
 from before the wait would not. With one order of locks (the whole, then the organization, then what is shared by name) nobody
-waits in a circle, and there are no serialization failures to repeat.
+waits in a circle. Where a plugin's own locks, a restart or a fail-over end a transaction all the same, `Store.run` does it again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ import contextlib
 import functools
 import hashlib
 import logging
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import exc
 
 from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
@@ -53,6 +56,9 @@ class PostgresBackend(PostgresText, PostgresVectors):
         self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int, replica_url: str | None = None
     ) -> None:
         self.has_job_types = False
+        self.patience = busy_timeout
+        # Since when the server cannot be reached; one that never was is not waited for.
+        self._away_since: float | None = -math.inf
         self.on_written: Callable[[int], None] = lambda _: None
         limits = {
             "statement_timeout": round(statement_timeout * 1000),
@@ -72,17 +78,30 @@ class PostgresBackend(PostgresText, PostgresVectors):
             "use_native_hstore": False,
         }
 
-        def engine(address: str, *, reading: bool, **more: Any) -> sa.Engine:
-            creator = functools.partial(self._connect, address, reading=reading, **more)
-            return sa.create_engine("postgresql+psycopg://", creator=creator, **options)
+        def engine(connect: Callable[..., psycopg.Connection[Any]], *arguments: Any) -> sa.Engine:
+            return sa.create_engine("postgresql+psycopg://", creator=functools.partial(connect, *arguments), **options)
 
-        self.writer = engine(url, reading=False)
-        self.reader = engine(url, reading=True)
+        self.writer = engine(self._connect_primary, url, False)
+        self.reader = engine(self._connect_primary, url, True)
         # Whoever searches does not wait for long to hear that a replica is away.
-        self.replica = Replica(engine(replica_url, reading=True, connect_timeout=_REPLICA_SECONDS)) if replica_url else None
+        self.replica = Replica(engine(self._connect, replica_url, True, _REPLICA_SECONDS)) if replica_url else None
 
-    def _connect(self, url: str, *, reading: bool, **more: Any) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(url, application_name=_process(), autocommit=True, **more)
+    def _connect_primary(self, url: str, reading: bool) -> psycopg.Connection[Any]:
+        try:
+            connection = self._connect(url, reading, max(2, round(self.patience)))
+        except psycopg.OperationalError as error:
+            # Before a login there is no SQLSTATE. A server that says so is there: it starts, stops or recovers.
+            says_wait = "the database system is" in str(error)
+            if self._away_since is None or (says_wait and self._away_since == -math.inf):
+                self._away_since = time.monotonic()
+            raise
+        self._away_since = None
+        return connection
+
+    def _connect(self, url: str, reading: bool, seconds: int) -> psycopg.Connection[Any]:
+        # Of a machine that is gone there is no answer at all.
+        limit = conninfo_to_dict(url).get("connect_timeout", seconds)
+        connection = psycopg.connect(url, application_name=_process(), autocommit=True, connect_timeout=limit)
         connection.execute(self._set_up.encode())
         connection.autocommit = False
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else psycopg.IsolationLevel.READ_COMMITTED
@@ -168,15 +187,33 @@ class PostgresBackend(PostgresText, PostgresVectors):
 
     # Errors
 
+    def passes(self, error: BaseException) -> bool:
+        state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+        if self.is_lost(error):
+            # Once somebody has waited in vain, the others are told at once.
+            return self._away_since is None or time.monotonic() - self._away_since < self.patience
+        return state.startswith(("40", "53300"))
+
+    def is_lost(self, error: BaseException) -> bool:
+        if isinstance(error, exc.PendingRollbackError):
+            # Somebody caught the error by which the connection was lost, and went on.
+            return True
+        reason = error.orig if isinstance(error, exc.DBAPIError) else None
+        if not isinstance(reason, psycopg.OperationalError):
+            return False
+        return reason.sqlstate is None or reason.sqlstate.startswith(("08", "57P"))
+
     def explain(self, error: BaseException | None) -> KBError | None:
         if isinstance(error, exc.TimeoutError):
             return Busy("all connections to the database are in use; try again", hint="KB_DATABASE_POOL_SIZE sets how many")
+        if isinstance(error, exc.PendingRollbackError) or (isinstance(error, exc.DBAPIError) and error.connection_invalidated):
+            return Busy("the connection to the database was lost; nothing was changed", hint=_AGAIN)
         reason = error.orig if isinstance(error, exc.DBAPIError) else None
         if not isinstance(reason, psycopg.Error):
             return None
         state = reason.sqlstate
         if state is None:
-            # The server was never asked, or did not answer any more.
+            # The server was never asked.
             lost = isinstance(reason, psycopg.OperationalError)
             return StoreUnusable(f"the database cannot be reached: {_told(reason)}", hint=_HINT_REACH) if lost else None
         for prefix, (kind, message, hint) in _EXPLANATIONS.items():
@@ -221,7 +258,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
 _UNKNOWN = object()
 PostgresBackend._vectors_missing = _UNKNOWN
 _NO_VECTOR = "the extension is missing; as a superuser: CREATE EXTENSION vector (pgvector must be installed on the server)"
-_HINT_REACH = "is the server up, and is KB_DATABASE_URL right?"
+_HINT_REACH = "is the server up, and is KB_DATABASE_URL right? then try again"
 _AGAIN = "try again"
 _RESTARTING = (Busy, "the database server is being stopped or restarted; nothing was changed", _AGAIN)
 _DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "restore a backup of the server")

@@ -28,6 +28,7 @@ from kb_framework.errors import (
     MutationRefused,
     PayloadTooLarge,
     StoreUnusable,
+    Unconfirmed,
 )
 from kb_framework.files import Files, Staged
 from kb_framework.memory import give_back, keep_little
@@ -267,11 +268,16 @@ class Ingest:
 
     def _settle(self, items: Sequence[_Item]) -> list[int | None]:
         """Write files; for each the id of the document that it changes instead, if so."""
+
+        def work(tx: Tx) -> list[int | None]:
+            changed = [self._settle_one(tx, item) for item in items]
+            self._fill(tx, [item for item in items if item.content])
+            return changed
+
         try:
-            with self._store.write(items[0].incoming.actor.organization_id) as tx:
-                changed = [self._settle_one(tx, item) for item in items]
-                self._fill(tx, [item for item in items if item.content])
-                return changed
+            return self._store.run(items[0].incoming.actor.organization_id, work)
+        except Unconfirmed:
+            raise
         except Exception as error:
             for item in items:
                 item.outcome = None
