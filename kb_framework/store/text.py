@@ -332,8 +332,8 @@ def _in_sequence(words: Sequence[str], forms: list[str | None]) -> list[str]:
     return tokens
 
 
-def _pairs(run: str) -> Iterable[str]:
-    return map(operator.add, run, run[1:])
+def _pairs(run: str) -> list[str]:
+    return list(map(operator.add, run, run[1:]))
 
 
 def _marked(words: list[str], language: str | None) -> list[str]:
