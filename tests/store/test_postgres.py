@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
-from kb_framework.errors import Busy, StoreUnusable
+from kb_framework.errors import Busy, Conflict, StoreUnusable
 from kb_framework.settings import DatabaseUrl
 from kb_framework.store.backend import Backend
 from kb_framework.store.documents import Space, content_hash, create_space, delete_documents, insert_document
@@ -228,6 +228,20 @@ def test_reading_is_one_view_of_everything(postgres: Store) -> None:
 def test_nothing_can_be_written_while_reading(postgres: Store) -> None:
     with pytest.raises(StoreUnusable, match="cannot be written"), postgres.read() as tx:
         tx.execute(sa.insert(organizations).values(id="x", name="x", created_at=now()))
+
+
+def test_the_rows_that_a_statement_made_of_others_are_counted(postgres: Store) -> None:
+    columns = ["id", "name", "created_at"]
+    copied = sa.select(organizations.c.id + "x", organizations.c.name + "x", organizations.c.created_at)
+    with postgres.write() as tx:
+        there = tx.scalar(sa.select(sa.func.count()).select_from(organizations))
+        assert tx.execute(sa.insert(organizations).from_select(columns, copied)).rowcount == there
+
+
+def test_a_backup_is_refused_and_the_tool_for_it_named(postgres: Store, tmp_path: Path) -> None:
+    with pytest.raises(Conflict, match="its own tools") as caught, postgres.read() as tx:
+        postgres.backend.copy_to(tx.connection, tmp_path / "kb.sqlite")
+    assert "pg_dump" in str(caught.value.hint)
 
 
 def test_a_server_that_is_not_there_is_said_to_be_so() -> None:

@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import exc
 
-from kb_framework.errors import Busy, DiskFull, KBError, StoreUnusable
+from kb_framework.errors import Busy, Conflict, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.documents import show_active_space
 from kb_framework.store.postgres.keeper import PostgresKeeper
@@ -76,6 +76,8 @@ class PostgresBackend(PostgresText, PostgresVectors):
             # After a fail-over the connections of before are of no use: they are noticed and made anew.
             "pool_pre_ping": True,
             "use_native_hstore": False,
+            # How many rows an INSERT made is otherwise forgotten before anyone can ask.
+            "execution_options": {"preserve_rowcount": True},
         }
 
         def engine(connect: Callable[..., psycopg.Connection[Any]], *arguments: Any) -> sa.Engine:
@@ -241,7 +243,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
         return [f"the index {name} is not valid" for name in connection.exec_driver_sql(broken).scalars()]
 
     def copy_to(self, connection: sa.Connection, target: Path) -> None:
-        raise StoreUnusable(
+        raise Conflict(
             "a PostgreSQL database is backed up by its own tools, not by this one",
             hint='pg_dump --format=custom --file=kb.dump "$KB_DATABASE_URL" and copy KB_DATA_DIR/files after it; '
             "kb export makes an archive that any store can import",
