@@ -325,3 +325,37 @@ def test_d6_adding_removes_nothing_that_an_archive_no_longer_holds(here: Here, k
     here.add(notes)
 
     assert inside(kb_engine) == {"kept.md", "lost.md"}
+
+
+def test_d6_files_in_an_archive_that_moved_know_where_they_are(here: Here, kb_engine: Engine, notes: Path) -> None:
+    packed(notes / "a.zip", kept="the text that stays", other="the other text")
+    here.sync(notes)
+    before = documents(kb_engine)
+    (notes / "a.zip").rename(notes / "b.zip")
+
+    assert here.sync(notes) == {"unchanged": 4, "moved": 1}
+    after = documents(kb_engine)
+    assert {document["id"] for document in after.values()} == {document["id"] for document in before.values()}
+    archive = after["notes/b.zip"]
+    assert archive["title"] == "b.zip"
+    assert after["notes/b.zip/kept.md"]["metadata"].items() >= {"parent_id": archive["id"], "parent_path": "notes/b.zip"}.items()
+
+    # Moved and changed at once, it is another archive with some of the same files in it.
+    (notes / "b.zip").unlink()
+    packed(notes / "c.zip", kept="the text that stays", other="changed")
+
+    assert here.sync(notes) == {"added": 1, "unchanged": 4, "removed": 2}
+    after = documents(kb_engine)
+    kept = after["notes/c.zip/kept.md"]
+    assert kept["id"] == before["notes/a.zip/kept.md"]["id"]
+    assert kept["metadata"]["parent_id"] == after["notes/c.zip"]["id"]
+
+
+def test_d6_a_file_without_a_title_is_known_by_its_new_name(here: Here, kb_engine: Engine, notes: Path) -> None:
+    (notes / "plain.txt").write_text("a text about herons", encoding="utf-8")
+    here.sync(notes)
+    (notes / "plain.txt").rename(notes / "storks.txt")
+    here.sync(notes)
+
+    assert documents(kb_engine)["notes/storks.txt"]["title"] == "storks.txt"
+    assert kb_engine.search("storks", mode="lexical")["hits"][0]["title"] == "storks.txt"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from typing import Any
+
 import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE
@@ -15,6 +18,9 @@ from kb_framework.store.documents import touch
 from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import documents
+
+# In the metadata of a file inside another: that other's document.
+_PARENT = ("parent_id", "parent_path")
 
 
 class SourcesService:
@@ -59,9 +65,12 @@ class SourcesService:
             gone = sa.select(sources.c.document_id).where(tx.owns(sources), among(sources.c.source, wanted.sources))
             held = sa.select(sources.c.document_id).where(tx.owns(sources), ~among(sources.c.source, wanted.sources))
             moved = list(tx.connection.scalars(gone.where(sources.c.document_id.in_(held)).distinct()))
+            # Files that went along inside of others are not counted.
+            inside = sources.c.source.contains(INSIDE, autoescape=True)
+            files = set(tx.connection.scalars(gone.where(sources.c.document_id.in_(held), ~inside)))
             doomed = list(tx.connection.scalars(gone.where(sources.c.document_id.not_in(held)).distinct()))
         if wanted.preview:
-            return ForgetOut(moved=len(moved), matched=len(doomed), removed=0, failed=0, errors=[], job_id=None)
+            return ForgetOut(moved=len(files), matched=len(doomed), removed=0, failed=0, errors=[], job_id=None)
         result = None
         if doomed:
             result = self._mutation.run(
@@ -82,7 +91,7 @@ class SourcesService:
             for document_id in moved:
                 take_path(tx, document_id)
         return ForgetOut(
-            moved=len(moved),
+            moved=len(files),
             matched=len(doomed),
             removed=result.succeeded if result else 0,
             failed=result.failed if result else 0,
@@ -92,8 +101,25 @@ class SourcesService:
 
 
 def take_path(tx: Tx, document_id: int) -> None:
-    """Know a document by a place where it still is."""
-    where = sa.select(sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
-    path = tx.scalar(where.order_by(sources.c.source).limit(1))
-    if path is not None:
-        touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), path=path)
+    """Know a document by a place where it still is, and by the file it is inside of there; a title made of its name follows."""
+    columns = (sources.c.source, sources.c.path, documents.c.title, documents.c.metadata, documents.c.path.label("former"))
+    query = sa.select(*columns).join(documents, documents.c.id == sources.c.document_id)
+    query = query.where(tx.owns(sources), sources.c.document_id == document_id)
+    row = tx.execute(query.order_by(sources.c.source).limit(1)).first()
+    if row is None:
+        return
+    values = {"path": row.path, "metadata": {**row.metadata, **_parent(tx, row.source)}}
+    if "parent_id" in row.metadata and INSIDE not in row.source:
+        values["metadata"] = {name: value for name, value in row.metadata.items() if name not in _PARENT}
+    if row.former and row.path and row.title == PurePosixPath(row.former).name != PurePosixPath(row.path).name:
+        values["title"] = PurePosixPath(row.path).name
+        mine = (tx.owns(sources), sources.c.document_id == document_id, sources.c.title == row.title)
+        tx.execute(sa.update(sources).where(*mine).values(title=values["title"]))
+    touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), **values)
+
+
+def _parent(tx: Tx, source: str) -> dict[str, Any]:
+    """The document that a file is inside of, for its metadata; nothing where it is inside of none."""
+    outer = sa.select(sources.c.document_id, sources.c.path)
+    found = tx.execute(outer.where(tx.owns(sources), sources.c.source == source.rpartition(INSIDE)[0])).first()
+    return dict(zip(_PARENT, found, strict=True)) if found else {}
