@@ -244,7 +244,8 @@ def test_an_interrupted_add_goes_on_where_it_was(kb_run, kb_home: Path, tmp_path
     assert json.loads(kb_run("doctor", "--json").stdout)["status"] != "error"
 
 
-def test_watching_follows_an_editors_save(kb_home: Path, notes: Path) -> None:
+def test_watching_follows_an_editors_save_and_does_not_read_what_failed_again(kb_home: Path, notes: Path) -> None:
+    (notes / "empty.md").write_bytes(b"")
     process = subprocess.Popen(
         [sys.executable, "-m", "kb_framework", "watch", str(notes), "--once"],
         stdout=subprocess.PIPE,
@@ -253,7 +254,8 @@ def test_watching_follows_an_editors_save(kb_home: Path, notes: Path) -> None:
         encoding="utf-8",
     )
     assert process.stdout is not None and process.stderr is not None
-    assert process.stdout.readline().startswith("4 added")
+    assert process.stdout.readline() == "4 added, 0 updated, 0 unchanged, 1 failed\n"
+    assert process.stderr.readline().startswith("failed: notes/empty.md")
     assert process.stderr.readline().startswith("watching")
     # The watcher is set up after it said so; a change before that is part of its next look anyway.
     time.sleep(1)
@@ -265,6 +267,7 @@ def test_watching_follows_an_editors_save(kb_home: Path, notes: Path) -> None:
     out, _ = process.communicate(timeout=60)
 
     assert "1 updated" in out and "removed" not in out.replace("0 removed", "")
+    assert "0 failed" in out
 
 
 # Files inside files

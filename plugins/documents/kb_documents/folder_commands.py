@@ -132,10 +132,12 @@ def watch(
     from watchfiles import watch as changes
 
     fields = {"tags": tags, "doc_type": type}
+    # What cannot be read is not read again, nor told again, until it changes.
+    failed: set[File] = set()
 
     def synchronise() -> None:
         try:
-            outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=False)
+            outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=False, failed=failed)
         except EngineError as error:
             # Too much vanished at once: say so, and go on watching; nothing was removed.
             cli.say(f"kb: {error.message}")
@@ -200,14 +202,22 @@ def _sync_once(
     *,
     keep: bool,
     force: bool,
+    failed: set[File] | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What became of the files, and of what vanished. Files in `failed` are passed over, and those that fail are put there."""
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder that can be read; nothing was changed")
     listing = list_folder(folder, include, exclude)
     if folder.resolve().as_posix() in listing.unreadable:
         raise InvalidInput(f"{folder} cannot be read ({listing.unreadable[folder.resolve().as_posix()]}); nothing was changed")
     compared = _compared(cli, listing, folder)
+    if failed is not None:
+        compared["files"] = [file for file in compared["files"] if file not in failed]
     outcomes = _send(cli, listing, compared, fields)
+    if failed is not None:
+        # A job tells of what the engine could not read; another time a file may be there again, or permitted.
+        unreadable = {item["path"] for item in outcomes if item["state"] == "failed" and item.get("job_id")}
+        failed |= {file for file in compared["files"] if file.shown in unreadable}
     # What was sent may be an archive or a mail that no longer holds what it held.
     vanished = _compared(cli, listing, folder)["vanished"] if compared["files"] else compared["vanished"]
     gone = [item["source"] for item in vanished if _is_gone(listing, item["source"])]
