@@ -3,7 +3,8 @@
     python benchmarks/search.py [--chunks 100000] [--work FOLDER] [--queries 100] [--no-peers] [--json]
 
 Every engine gets the same chunks and the same questions in the same run: compare rows, not machines. `--work` keeps what was
-loaded, so that a second run only searches. An engine that cannot be filled within `--peer-seconds` is left out, and said so.
+loaded, so that a second run only searches. Every other engine has a process of its own; one that is not filled and searched
+within `--peer-seconds` is ended and left out, and said so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,8 +23,8 @@ from typing import Any
 import numpy as np
 import search_kb
 import sqlalchemy as sa
-from search_data import CHUNKS_PER_DOCUMENT, HUNDREDTH, Data, Question
-from search_peers import PEERS, TooSlow
+from search_data import Data, Question
+from search_peers import PEERS
 
 from kb_framework.store.text import query_terms
 
@@ -48,8 +49,8 @@ def timed(search: Callable[[Question], Any], questions: list[Question]) -> tuple
     return {"p50": p50, "p99": p99, "cpu": cpu}, found
 
 
-def recall(found: Iterable[list[Any]], wanted: list[set[int]]) -> float:
-    shares = [len(set(list(hits)[:10]) & best) / len(best) for hits, best in zip(found, wanted, strict=True) if best]
+def recall(found: Iterable[list[Any]], wanted: list[list[int]]) -> float:
+    shares = [len(set(list(hits)[:10]) & set(best)) / len(best) for hits, best in zip(found, wanted, strict=True) if best]
     return round(float(np.mean(shares)), 4)
 
 
@@ -59,6 +60,15 @@ def size_of(folder: Path) -> float:
 
 def memory() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def nearest(work: Path, data: Data, questions: list[Question]) -> dict[str, list[list[int]]]:
+    """What an exact search finds, computed once for all engines and runs."""
+    path = work / f"nearest-{data.size}-{len(questions)}.json"
+    if not path.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(search_kb.exact(data, questions)), encoding="utf-8")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def measure_kb(home: Path, data: Data, questions: list[Question]) -> dict[str, Any]:
@@ -77,10 +87,9 @@ def measure_kb(home: Path, data: Data, questions: list[Question]) -> dict[str, A
     for name, (mode, filters) in cases.items():
         rows[name], found = timed(search_kb.searcher(kb, mode, **filters), questions)
         if name == "vector":
-            rows[name]["recall"] = recall(numbers(found), search_kb.exact(data, questions))
+            rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["own"])
         if name == "vector, 1 %":
-            only = search_kb.exact(data, questions, lambda chunks: chunks // CHUNKS_PER_DOCUMENT % HUNDREDTH == 0)
-            rows[name]["recall"] = recall(numbers(found), only)
+            rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["hundredth"])
         print(f"  kb {name}: {rows[name]}", file=sys.stderr, flush=True)
     server = search_kb.HttpServer(kb)
     try:
@@ -109,25 +118,32 @@ def plain_full_text(kb: Any) -> Callable[[Question], Any]:
     return search
 
 
-def measure_peer(name: str, work: Path, data: Data, questions: list[Question], seconds: float) -> dict[str, Any]:
-    if name == "qdrant-client local" and data.size > _QDRANT_MOST:
+def in_time(name: str, work: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What a process of its own says of an engine."""
+    if name == "qdrant-client local" and options.chunks > _QDRANT_MOST:
         return {"left_out": f"it compares every vector in Python, and took seconds per question beyond {_QDRANT_MOST} chunks"}
-    peer = PEERS[name](work / name.replace(" ", "-"), data, seconds)
-    began = time.perf_counter()
+    sizes = ["--chunks", str(options.chunks), "--queries", str(options.queries)]
+    command = [sys.executable, __file__, "--peer", name, "--work", str(work), *sizes]
     try:
-        peer.fill()
-    except TooSlow as error:
-        shutil.rmtree(peer.folder, ignore_errors=True)
-        return {"left_out": f"{error} ({seconds:.0f} s)"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=options.peer_seconds, check=True)
+    except subprocess.TimeoutExpired:
+        return {"left_out": f"not filled and searched in {options.peer_seconds:.0f} s"}
+    return json.loads(done.stdout)
+
+
+def measure_peer(name: str, work: Path, data: Data, questions: list[Question]) -> dict[str, Any]:
+    peer = PEERS[name](work / f"peers-{data.size}" / name.replace(" ", "-"), data)
+    began = time.perf_counter()
+    peer.fill()
     rows = {"fill_seconds": round(time.perf_counter() - began, 1), "megabytes": size_of(peer.folder), "searches": {}}
-    wanted = search_kb.exact(data, questions, every=True)
+    wanted = nearest(work, data, questions)["every"]
     for kind, search in peer.searches().items():
         rows["searches"][kind], found = timed(search, questions)
         if kind == "vector":
             rows["searches"][kind]["recall"] = recall(found, wanted)
         print(f"  {name} {kind}: {rows['searches'][kind]}", file=sys.stderr, flush=True)
     peer.close()
-    return rows
+    return {**rows, "rss_megabytes": memory()}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -154,16 +170,20 @@ def main() -> None:
     parser.add_argument("--work", type=Path)
     parser.add_argument("--peers", nargs="*", default=list(PEERS))
     parser.add_argument("--peer-seconds", type=float, default=1800)
+    parser.add_argument("--peer", help="one engine, in this process")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     data = Data(options.chunks)
     questions = data.questions(options.queries)
+    if options.peer:
+        print(json.dumps(measure_peer(options.peer, options.work, data, questions)))
+        return
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         home = work / f"kb-{data.size}"
         result: dict[str, Any] = {"chunks": data.size, "kb": measure_kb(home, data, questions), "peers": {}}
         for name in options.peers:
-            result["peers"][name] = measure_peer(name, work / f"peers-{data.size}", data, questions, options.peer_seconds)
+            result["peers"][name] = in_time(name, work, options)
     print(json.dumps(result) if options.json else table(result))
 
 

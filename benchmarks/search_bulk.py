@@ -54,6 +54,7 @@ def measure(url: str, server: int, options: argparse.Namespace) -> None:
     keeping = Caller(url, keep=True)
     for number in range(documents):
         keeping.post("/notes", {"text": text(150), "title": f"note {number}"})
+    wait_for_index(Path(os.environ["KB_DATA_DIR"]) / "side")
     print(f"{documents} documents, {QUERIES} queries, {rounds} rounds")
     print(f"{'':<13} {'wall ms':^37} {'CPU ms, server and client':^37}")
     head = f"{'singles':>9} {'kept alive':>11} {'bulk':>8} {'ratio':>6}"
@@ -75,6 +76,14 @@ def measure(url: str, server: int, options: argparse.Namespace) -> None:
                     wall[name].append((time.perf_counter() - started) * 1000)
                     work[name].append((cpu_seconds(server) - busy) * 1000)
             print(f"{mode:<9} {k:>3} {row(wall)} {row(work)}", flush=True)
+
+
+def wait_for_index(folder: Path, seconds: float = 60) -> None:
+    """Until words and vectors have their side index; where there are too few documents for one, until it is clear."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and len(list(folder.glob("*/sums"))) < len(("text", "vectors")):
+        time.sleep(0.5)
+    time.sleep(1)
 
 
 def row(spent: dict[str, list[float]]) -> str:

@@ -52,17 +52,18 @@ class Data:
     def _centres(self) -> np.ndarray:
         return unit(np.random.default_rng(2).normal(size=(TOPICS, DIMENSIONS)))
 
-    def chunks(self, begin: int, end: int) -> tuple[list[str], np.ndarray]:
+    def chunks(self, begin: int, end: int, *, only_vectors: bool = False) -> tuple[list[str], np.ndarray]:
         """Texts and vectors; always the same for the same numbers, if asked for in whole thousands."""
         texts: list[str] = []
         vectors: list[np.ndarray] = []
         for first in range(begin, end, 1000):
             chance = np.random.default_rng([3, first])
             lengths = chance.integers(60, 121, 1000)
-            ranks = np.searchsorted(self._chances, chance.random(int(lengths.sum())))
-            words = [self.vocabulary[rank] for rank in ranks.tolist()]
-            ends = np.cumsum(lengths).tolist()
-            texts += [" ".join(words[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
+            places = chance.random(int(lengths.sum()))
+            if not only_vectors:
+                words = [self.vocabulary[rank] for rank in np.searchsorted(self._chances, places).tolist()]
+                ends = np.cumsum(lengths).tolist()
+                texts += [" ".join(words[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
             # Some topics are much written about, most are not.
             topics = np.minimum((chance.pareto(0.7, 1000) * 20).astype(int), TOPICS - 1)
             vectors.append(unit(self._centres[topics] + chance.normal(size=(1000, DIMENSIONS)) / np.sqrt(DIMENSIONS)))

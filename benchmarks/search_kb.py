@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 import uvicorn
 from kb_search.models import SearchIn
-from search_data import CHUNKS_PER_DOCUMENT, DIMENSIONS, Data, Question, path_of, tags_of
+from search_data import CHUNKS_PER_DOCUMENT, DIMENSIONS, HUNDREDTH, Data, Question, path_of, tags_of
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
@@ -27,6 +27,7 @@ from kb_framework.web import create_app
 OTHER = "00000000-0000-4000-8000-00000000beef"
 # Of the chunks, the last tenth belongs to another organization.
 _OWN_SHARE = 0.9
+_AT_ONCE = 10_000
 MODEL = "benchmark"
 
 
@@ -125,21 +126,20 @@ def searcher(kb: KB, mode: str, organization: str | None = None, **filters: Any)
     return search
 
 
-def exact(data: Data, questions: list[Question], kept: Any = None, *, every: bool = False) -> list[set[int]]:
-    """The ten nearest of the own organization's chunks, or of every one, by comparing all of them."""
-    end = data.size if every else _OWN_SHARE * data.size
+def exact(data: Data, questions: list[Question]) -> dict[str, list[list[int]]]:
+    """The ten nearest by comparing all: of every chunk, of the own organization's, and of the hundredth of those."""
     asked = np.stack([question.vector for question in questions])
-    best = [np.empty((0, 2)) for _ in questions]
-    for begin, _, vectors in data.batches(50_000):
-        if begin >= end:
-            break
-        numbers = np.arange(begin, begin + len(vectors))
-        mask = (numbers < end) if kept is None else (numbers < end) & kept(numbers)
-        scores = vectors[mask] @ asked.T
-        for i in range(len(questions)):
-            pairs = np.concatenate([best[i], np.column_stack([scores[:, i], numbers[mask]])])
-            best[i] = pairs[np.argsort(-pairs[:, 0])[:10]]
-    return [set(pairs[:, 1].astype(int).tolist()) for pairs in best]
+    best: dict[str, list[np.ndarray]] = {name: [np.empty((0, 2)) for _ in questions] for name in ("every", "own", "hundredth")}
+    for begin in range(0, data.size, _AT_ONCE):
+        numbers = np.arange(begin, min(begin + _AT_ONCE, data.size))
+        scores = data.chunks(begin, begin + len(numbers), only_vectors=True)[1] @ asked.T
+        own = numbers < _OWN_SHARE * data.size
+        tagged = numbers // CHUNKS_PER_DOCUMENT % HUNDREDTH == 0
+        for name, mask in (("every", numbers >= 0), ("own", own), ("hundredth", own & tagged)):
+            for i in range(len(questions)):
+                pairs = np.concatenate([best[name][i], np.column_stack([scores[mask, i], numbers[mask]])])
+                best[name][i] = pairs[np.argsort(-pairs[:, 0])[:10]]
+    return {name: [pairs[:, 1].astype(int).tolist() for pairs in found] for name, found in best.items()}
 
 
 def number_of(chunk_id: str) -> int:

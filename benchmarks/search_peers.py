@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,18 @@ from search_data import CHUNKS_PER_DOCUMENT, Data, Question, path_of, tags_of
 
 # As many as kb hands to its fusion.
 POOL = 100
+_LANCE_GRAPH = 100_000
 Search = Callable[[Question], Any]
 
 
-class TooSlow(Exception):
-    """An engine would need more time to be filled than it is given."""
-
-
 class Peer:
-    """`searches` are what it offers, by kind; filling stops with `TooSlow` after so many seconds."""
+    """`searches` are what it offers, by kind."""
 
     name = ""
 
-    def __init__(self, folder: Path, data: Data, seconds: float) -> None:
+    def __init__(self, folder: Path, data: Data) -> None:
         self.folder = folder
         self.data = data
-        self._end = time.perf_counter() + seconds
         self.marker = folder / "filled"
 
     def fill(self) -> None:
@@ -35,10 +30,6 @@ class Peer:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.load()
             self.marker.touch()
-
-    def breathe(self, done: int) -> None:
-        if time.perf_counter() > self._end:
-            raise TooSlow(f"{done} of {self.data.size} chunks when its time was up")
 
     def load(self) -> None:
         raise NotImplementedError
@@ -85,7 +76,6 @@ class Tantivy(Peer):
         index = tantivy.Index(self._schema(), path=str(self.folder))
         writer = index.writer(256_000_000, 2)
         for begin, texts, _ in self.data.batches():
-            self.breathe(begin)
             for number, text in enumerate(texts, begin):
                 document = tantivy.Document()
                 document.add_unsigned("id", number)
@@ -126,7 +116,6 @@ class Lance(Peer):
 
         def batches() -> Any:
             for begin, texts, vectors in self.data.batches():
-                self.breathe(begin)
                 rows = [row_of(begin + i, text, vectors[i]) for i, text in enumerate(texts)]
                 yield pa.RecordBatch.from_pylist(rows, schema)
 
@@ -134,11 +123,14 @@ class Lance(Peer):
         fields += [pa.field("vector", pa.list_(pa.float32(), 256)), pa.field("tenth", pa.bool_())]
         schema = pa.schema([*fields, pa.field("hundredth", pa.bool_()), pa.field("folder", pa.string())])
         table = database.create_table("chunks", batches(), schema=schema, mode="overwrite")
-        table.create_index(metric="cosine", index_type="IVF_HNSW_SQ")
-        self.breathe(self.data.size)
         table.create_fts_index("text", use_tantivy=False, with_position=False)
-        self.breathe(self.data.size)
         table.create_scalar_index("hundredth", index_type="BITMAP")
+        table.create_index(metric="cosine", index_type="IVF_HNSW_SQ" if self._small else "IVF_PQ")
+
+    @property
+    def _small(self) -> bool:
+        # A graph of a million vectors was not finished after 38 minutes; beyond this it gets the index that it makes by default.
+        return self.data.size <= _LANCE_GRAPH
 
     def searches(self) -> dict[str, Search]:
         import lancedb
@@ -146,8 +138,12 @@ class Lance(Peer):
         table = lancedb.connect(self.folder / "lance").open_table("chunks")
         columns = ["id"]
 
+        def refined(query: Any) -> Any:
+            # Of vectors in a few bits the nearest must be compared in full.
+            return query if self._small else query.refine_factor(10)
+
         def vector(question: Question, where: str | None = None) -> list[int]:
-            query = table.search(question.vector).limit(POOL).select(columns)
+            query = refined(table.search(question.vector)).limit(POOL).select(columns)
             return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
 
         def lexical(question: Question, where: str | None = None) -> list[int]:
@@ -155,7 +151,7 @@ class Lance(Peer):
             return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
 
         def hybrid(question: Question, where: str | None = None) -> list[int]:
-            query = table.search(query_type="hybrid").vector(question.vector).text(question.text).limit(POOL)
+            query = refined(table.search(query_type="hybrid").vector(question.vector).text(question.text)).limit(POOL)
             return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
 
         only = "hundredth = true"
@@ -174,7 +170,6 @@ class Chroma(Peer):
     def load(self) -> None:
         collection = self._client().create_collection("chunks", configuration={"hnsw": {"space": "cosine"}}, get_or_create=True)
         for begin, _, vectors in self.data.batches(5000):
-            self.breathe(begin)
             numbers = range(begin, begin + len(vectors))
             flags = [{"hundredth": "hundredth" in tags_of(document_of(number))} for number in numbers]
             # Its text search only tells whether a document holds a string, so it gets no text.
@@ -206,7 +201,6 @@ class Qdrant(Peer):
         size = models.VectorParams(size=256, distance=models.Distance.COSINE)
         self._client.create_collection("chunks", vectors_config=size)
         for begin, _, vectors in self.data.batches():
-            self.breathe(begin)
             points = [
                 models.PointStruct(
                     id=begin + i,

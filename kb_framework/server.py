@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -83,6 +84,9 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     kb.upkeep.start()
     sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
     sys.stderr.flush()
+    # What is loaded now stays: whoever answers a large question need not wait while all of it is searched for garbage.
+    gc.collect()
+    gc.freeze()
     try:
         server.run(sockets=[listening])
     finally:

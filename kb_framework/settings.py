@@ -140,7 +140,7 @@ class HostSettings(Section):
     search_reranker: str = Field("none", description="What orders the best hits of a hybrid search anew; 'none' for nothing.")
     chunker: str = Field("structure", description="How text is cut into chunks.")
     side_index_min_chunks: WholeNumber = Field(
-        5000, ge=1, description="An organization with so many chunks gets a side index, which makes its searches fast."
+        1000, ge=1, description="An organization with so many chunks gets a side index, which makes its searches fast."
     )
     side_index_tail_rows: WholeNumber = Field(
         8192, ge=1, description="So many new chunks are gathered before they become a segment of the side index."

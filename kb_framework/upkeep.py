@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kb.upkeep")
 
 # After so many chunks it is worth a look whether something is due; as a share of what a tail gathers.
-_LOOK_SHARE = 8
+_LOOK_SHARE = 2
 # A transaction has told of its chunks before it was committed: so look once more a little later.
 _AGAIN_SECONDS = 5.0
 # How long a process that wants to end goes on, as a share of the time since it began to write.

@@ -119,6 +119,10 @@ class Backend(Protocol):
         """Wait until no other writing transaction, of whichever organization, does the same kind of thing."""
         ...
 
+    def version(self, connection: sa.Connection) -> int | None:
+        """A number that two reading transactions on one connection share only if they see the same; None if that is not known."""
+        ...
+
     def attempt(self, connection: sa.Connection) -> AbstractContextManager[object]:
         """Within it an error of the database does no harm to the transaction around it."""
         ...
@@ -174,11 +178,14 @@ class Backend(Protocol):
         connection: sa.Connection,
         organization_id: str,
         text: str,
-        allowed: sa.Select,
+        allowed: sa.Select | None,
         limit: int,
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
-        """The best allowed chunks for any of the words; higher scores are better. `allowed` are chunks of the organization."""
+        """The best allowed chunks for any of the words; higher scores are better.
+
+        `allowed` are chunks of the organization, None is all of them.
+        """
         ...
 
     def search_expression(

@@ -1,4 +1,7 @@
-"""What a reading transaction has read once need not be read again: it sees the same until its end."""
+"""What a reading transaction has read once need not be read again: it sees the same until its end.
+
+Where the engine can tell that nobody has committed anything since, the next transaction on the connection sees the same too.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,25 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 _SNAPSHOT = "kb_snapshot"
+_MEMORY = "kb_memory"
+# How many things a connection remembers at most.
+_MOST = 1000
 T = TypeVar("T")
 
 
 @contextmanager
-def snapshot(connection: sa.Connection) -> Iterator[None]:
-    """From here on `once` remembers; only for transactions that see one state and do not write."""
+def snapshot(connection: sa.Connection, version: Hashable | None) -> Iterator[None]:
+    """From here on `once` remembers; only for transactions that see one state and do not write.
+
+    Two transactions with the same version see the same state; None where that cannot be told.
+    """
     # Asked for once: a connection that was lost, or interrupted, has no more to tell.
     info = connection.info
-    info[_SNAPSHOT] = {}
+    last, known = info.get(_MEMORY, (None, {}))
+    if version is None or version != last or len(known) > _MOST:
+        known = {}
+    info[_SNAPSHOT] = known
+    info[_MEMORY] = version, known
     try:
         yield
     finally:

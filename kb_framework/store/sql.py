@@ -31,16 +31,24 @@ class JsonValues(ColumnElement[Any]):
         ("numbers", sa.sql.visitors.InternalTraversal.dp_boolean),
     ]
 
-    def __init__(self, values: Iterable[int | str], *, numbers: bool) -> None:
+    def __init__(self, document: sa.BindParameter[str], *, numbers: bool) -> None:
         self.numbers = numbers
-        self.document = sa.bindparam(None, json.dumps(list(values)), type_=sa.Text, unique=True)
+        self.document = document
 
 
 def among(column: ColumnElement[Any], values: Iterable[int | str]) -> ColumnElement[bool]:
     """`column IN (values)` for any number of values."""
-    return column.op("IN", is_comparison=True, return_type=sa.Boolean())(
-        JsonValues(values, numbers=isinstance(column.type, sa.Integer))
-    )
+    return _in(column, sa.bindparam(None, json.dumps(list(values)), type_=sa.Text, unique=True))
+
+
+def among_given(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """`column IN (values)`, with the values as a JSON array given under a name to a statement that is made once."""
+    return _in(column, sa.bindparam(name, type_=sa.Text))
+
+
+def _in(column: ColumnElement[Any], document: sa.BindParameter[str]) -> ColumnElement[bool]:
+    values = JsonValues(document, numbers=isinstance(column.type, sa.Integer))
+    return column.op("IN", is_comparison=True, return_type=sa.Boolean())(values)
 
 
 class NewUuid(ColumnElement[Any]):

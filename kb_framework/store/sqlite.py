@@ -146,7 +146,7 @@ class SqliteBackend:
         # It needs numpy, which only those wait for who search a large organization.
         from kb_framework.store.side.searching import SideSearch
 
-        return SideSearch(self.side_folder, self.writer)
+        return SideSearch(self.side_folder)
 
     @property
     def side_folder(self) -> Path:
@@ -169,6 +169,10 @@ class SqliteBackend:
 
     def take_turns(self, connection: sa.Connection, what: str) -> None:
         """Nothing, as above."""
+
+    def version(self, connection: sa.Connection) -> int | None:
+        # It changes when another connection commits; readers never write themselves. Reading it begins the view of this one.
+        return connection.exec_driver_sql("PRAGMA data_version").scalar_one()
 
     def attempt(self, connection: sa.Connection) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
@@ -262,7 +266,7 @@ class SqliteBackend:
         connection: sa.Connection,
         organization_id: str,
         text: str,
-        allowed: sa.Select,
+        allowed: sa.Select | None,
         limit: int,
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
@@ -271,7 +275,8 @@ class SqliteBackend:
             found = self._side_search.text(connection, organization_id, text, allowed, limit, weights)
             if found is not None:
                 return found
-        return fts5.ranked(connection, organization_id, fts5.match_any(text), allowed, limit, weights)
+        within = _all_of(organization_id) if allowed is None else allowed
+        return fts5.ranked(connection, organization_id, fts5.match_any(text), within, limit, weights)
 
     def search_expression(
         self,
@@ -355,9 +360,7 @@ class SqliteBackend:
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
         if self._side.has(connection, index, organization_id):
-            mine = sa.select(tables.chunks.c.seq).where(tables.chunks.c.organization_id == organization_id)
-            within = mine if allowed is None else allowed
-            found = self._side_search.vectors(connection, organization_id, index, vector, within, limit)
+            found = self._side_search.vectors(connection, organization_id, index, vector, allowed, limit)
             if found is not None:
                 return found
         table = sa.table(
@@ -495,6 +498,10 @@ class SqliteBackend:
         with contextlib.suppress(exc.OperationalError), self.reader.connect() as connection:
             versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
         return versions
+
+
+def _all_of(organization_id: str) -> sa.Select:
+    return sa.select(tables.chunks.c.seq).where(tables.chunks.c.organization_id == organization_id)
 
 
 _PERMISSIONS = "check the permissions of the data folder and its files, and whether its disk is mounted read-only"

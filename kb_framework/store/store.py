@@ -22,6 +22,7 @@ _CHANGES_CORPUS = re.compile(
     r'\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|UPDATE|DELETE\s+FROM)\s+"?(?:documents|document_tags|chunks|chunks_fts(?:_\d+)?)\b',
     re.I,
 )
+_REVISION = sa.select(organizations.c.revision).where(organizations.c.id == sa.bindparam("owner"))
 _TX = "kb_tx"
 T = TypeVar("T")
 
@@ -42,15 +43,15 @@ class Tx:
     def scalar(self, statement: sa.Executable) -> Any:
         return self.connection.execute(statement).scalar()
 
-    def rows(self, statement: sa.Executable) -> list[Mapping[str, Any]]:
-        found = self.connection.execute(statement)
+    def rows(self, statement: sa.Executable, parameters: Any = None) -> list[Mapping[str, Any]]:
+        found = self.connection.execute(statement, parameters)
         names = list(found.keys())
         # All at once, and without a mapping per row in between: a mapping costs as much as the row.
         return [dict(zip(names, row, strict=True)) for row in found.all()]
 
     def once(self, key: Hashable, read: Callable[[], T]) -> T:
-        """What `read` gives; in a transaction that only reads it is asked once for each key."""
-        return once(self.connection, key, read)
+        """What `read` gives; in transactions that only read it is asked once for each key, until what they see has changed."""
+        return once(self.connection, (self.organization_id, key), read)
 
     def savepoint(self) -> sa.NestedTransaction:
         self.backend.prepare_text(self.connection, self.organization_id)
@@ -70,8 +71,8 @@ class Tx:
         Two reads that give the same number see the same documents, tags, chunks and indexes. It moves once per writing
         transaction, at its commit.
         """
-        query = sa.select(organizations.c.revision).where(organizations.c.id == self.organization_id)
-        return self.once(("corpus revision", self.organization_id), lambda: self.scalar(query)) or 0
+        asked = {"owner": self.organization_id}
+        return self.once("corpus revision", lambda: self.execute(_REVISION, asked).scalar()) or 0
 
     def corpus_changed(self, *, everywhere: bool = False) -> None:
         """Move the corpus revision at the commit: of this organization, or of all.
@@ -135,7 +136,7 @@ class Store:
 
     @contextmanager
     def _viewing(self, connection: sa.Connection, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
-        with self._limited(connection, seconds), snapshot(connection):
+        with self._limited(connection, seconds), snapshot(connection, self.backend.version(connection)):
             yield Tx(connection, self.backend, organization_id)
 
     def run(self, organization_id: str, work: Callable[[Tx], T]) -> T:

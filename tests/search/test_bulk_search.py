@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kb_framework.client import Engine
+from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.testing import Run
 from kb_framework.tokens import token_count
@@ -99,6 +100,39 @@ def test_s7_many_queries_in_parallel_answer_as_each_alone(corpus: Engine) -> Non
         assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [hit["chunk_id"] for hit in alone["hits"]]
         scores = [hit["score"] for hit in item["response"]["hits"]]
         assert scores == pytest.approx([hit["score"] for hit in alone["hits"]], abs=1e-3)
+
+
+def test_s7_many_queries_answer_as_each_alone_where_there_is_a_side_index(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_SIDE_INDEX_MIN_CHUNKS", "20")
+    words = ["zebra", "backup", "harbour", "vault", "keys", "night"]
+    asked: list[dict[str, Any]] = [
+        {"tags": ["even"]},
+        {"path_glob": "notes/**"},
+        {"trust_min": "primary"},
+        {"tags": ["nowhere"]},
+        {},
+    ]
+    asked = [{**filters, "mode": mode, "k": k} for filters in asked for mode in ("lexical", "vector", "hybrid") for k in (1, 7)]
+    queries = [{"query": f"{words[n % 6]} {words[n % 5]}", **one} for n, one in enumerate(asked)]
+    queries += [{"query": "zebra", "k": 0}, {"query": "zebra", "cursor": "x"}, {"query": "zebra", "nosuch": 1}]
+    with connect() as engine:
+        for number in range(40):
+            text = f"{words[number % 6]} and {words[number % 4]}, number {number}"
+            engine.add_note(text, title=f"note {number}", tags=["even"] if number % 2 == 0 else [])
+        engine.post("/doctor/repair", {})
+        found = engine.bulk_search(queries)["results"]
+
+        for query, item in zip(queries, found, strict=True):
+            try:
+                alone = engine.post("/search", query)
+            except EngineError as error:
+                assert item["error"]["code"] == error.code
+                continue
+            assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [hit["chunk_id"] for hit in alone["hits"]]
+            assert [hit["snippet"] for hit in item["response"]["hits"]] == [hit["snippet"] for hit in alone["hits"]]
+            scores = [hit["score"] for hit in alone["hits"]]
+            assert [hit["score"] for hit in item["response"]["hits"]] == pytest.approx(scores, abs=1e-3)
+            assert item["response"]["next_cursor"] == alone["next_cursor"]
 
 
 def test_s7_a_budget_over_the_call_sends_a_text_once(corpus: Engine, wire: Wire) -> None:

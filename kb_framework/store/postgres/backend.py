@@ -155,6 +155,9 @@ class PostgresBackend(PostgresText, PostgresVectors):
     def take_turns(self, connection: sa.Connection, what: str) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_number(f'shared {what}')})")
 
+    def version(self, connection: sa.Connection) -> int | None:
+        """None: nothing that is read tells whether anybody has committed."""
+
     def attempt(self, connection: sa.Connection) -> contextlib.AbstractContextManager[Any]:
         # An error ends a transaction; within a savepoint it ends no more than that.
         return connection.begin_nested()

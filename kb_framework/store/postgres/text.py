@@ -87,10 +87,12 @@ class PostgresText:
         connection: sa.Connection,
         organization_id: str,
         text: str,
-        allowed: sa.Select,
+        allowed: sa.Select | None,
         limit: int,
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
+        if allowed is None:
+            allowed = sa.select(_chunks.c.seq).where(_chunks.c.organization_id == organization_id)
         mark = mark_of(organization_id)
         words = [_lexeme(mark, term, prefix) for term, prefix in query_terms(text)]
         return ranked(connection, organization_id, words, None, allowed, limit, weights)

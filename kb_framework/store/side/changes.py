@@ -11,15 +11,21 @@ from kb_framework.store.side.tables import TEXT, side_indexes, side_removed, sid
 from kb_framework.store.snapshot import once
 from kb_framework.store.tables import chunks
 
+_LIVE = sa.select(side_indexes.c.id).where(
+    side_indexes.c.organization_id == sa.bindparam("owner"), side_indexes.c.source == sa.bindparam("source"), side_indexes.c.live
+)
+
 
 class Changes:
     """Costs one look where the organization has no side index."""
 
     def has(self, connection: sa.Connection, source: str, organization_id: str) -> bool:
         """Whether an organization's index is complete."""
-        mine = (side_indexes.c.organization_id == organization_id, side_indexes.c.source == source, side_indexes.c.live)
-        read = lambda: connection.execute(sa.select(side_indexes.c.id).where(*mine)).first()  # noqa: E731
-        return once(connection, ("side index", source, organization_id), read) is not None
+        asked = {"owner": organization_id, "source": source}
+        return (
+            once(connection, ("side index", source, organization_id), lambda: connection.execute(_LIVE, asked).first())
+            is not None
+        )
 
     def text_added(self, connection: sa.Connection, organization_id: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Chunks by number, with the words of title, headings and body as they are indexed."""

@@ -1,4 +1,4 @@
-"""Which chunks a search may return: asked of the tables, for the candidates or, where few are allowed, for all at once.
+"""Which chunks a search may return: asked of the tables, for the candidates or, where that is less work, for all at once.
 
 A filter is a select over chunks and documents; it can hold anything. Whatever the index finds is checked against it, in the
 transaction of the search: so nothing is returned that was removed or changed, and nothing of another organization.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from kb_framework.store.side.arrays import Array
 from kb_framework.store.snapshot import once
-from kb_framework.store.sql import among
+from kb_framework.store.sql import among_given
 from kb_framework.store.tables import chunks
 
 _REMOVED = "SELECT seq, before FROM side_removed WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
@@ -33,76 +33,130 @@ _REMEMBERED_BYTES = 64_000_000
 class _Known:
     """What is known of a filter: the share of candidates that passed it, or all the chunks that it allows."""
 
+    # One text is read much faster than as many rows.
+    of_candidates: sa.Select
     share: float = 1.0
+    # How many candidates were asked about.
+    asked: int = 0
     seqs: Array | None = None
 
 
 class Found(NamedTuple):
-    """A candidate: the segment it was found in, or the row of the tail."""
+    """Candidates, best first: the segment that each was found in, or the row of the tail; 0 is none."""
 
-    seq: int
-    score: float
-    segment: int | None
-    tail: int | None
+    seqs: Array
+    scores: Array
+    segments: Array
+    tails: Array
+
+    def take(self, rows: Array | slice) -> Found:
+        return Found(*(column[rows] for column in self))
+
+    @staticmethod
+    def joined(parts: list[Found]) -> Found:
+        return parts[0] if len(parts) == 1 else Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class Filter:
-    """One select, in one transaction."""
+    """One select, or None where all of the index may be returned, in one transaction; `rows` is how many there are."""
 
-    def __init__(self, connection: sa.Connection, side_id: int, allowed: sa.Select, writing: bool) -> None:
+    def __init__(self, connection: sa.Connection, side_id: int, allowed: sa.Select | None, rows: int) -> None:
         self._connection = connection
         self._side_id = side_id
         self._allowed = allowed
-        self._known = _Known() if writing else _remembered(connection, allowed)
+        self._rows = rows
+        self._known = None if allowed is None else once(connection, "side filters", _Memory).get(connection, allowed)
 
     @property
     def share(self) -> float:
-        return self._known.share
+        return self._known.share if self._known else 1.0
 
-    def passing(self, found: Sequence[Found]) -> list[Found]:
+    def passing(self, found: Found) -> Found:
         """Those that are allowed, and still are as the index has them; each chunk once, best first."""
-        asked = self._allowed.where(among(chunks.c.seq, [hit.seq for hit in found])).subquery()
-        # One text is read much faster than as many rows.
-        text = self._connection.execute(sa.select(sa.func.group_concat(asked.c[0]))).scalar()
-        allowed = set(map(int, text.split(","))) if text else set()
-        removed = self._states(_REMOVED, [hit.seq for hit in found if hit.tail is None] if self._any_removed() else [])
-        waiting = self._states(_WAITING, [hit.seq for hit in found if hit.tail is not None])
-        passing: dict[int, Found] = {}
-        for hit in found:
-            is_valid = waiting.get(hit.seq) == hit.tail if hit.segment is None else removed.get(hit.seq, 0) <= hit.segment
-            if is_valid and hit.seq in allowed:
-                passing.setdefault(hit.seq, hit)
-        if found and self._known.seqs is None:
-            self._known.share = max(len(passing), 0.5) / len(found)
-        return list(passing.values())
+        found = self._valid(found)
+        if self._known and len(found.seqs):
+            # Every chunk that the index has is in its tables; what a filter allows is known from them.
+            allowed = self._are_allowed(found.seqs)
+            if self._known.seqs is None:
+                self._known.share = max(int(allowed.sum()), 0.5) / len(allowed)
+            found = found.take(allowed)
+        return found
+
+    def _valid(self, found: Found) -> Found:
+        in_tail = found.segments == 0
+        waits = bool(in_tail.any())
+        if not waits and not self._any_removed():
+            return found
+        valid = np.ones(len(found.seqs), bool)
+        if waits:
+            rows = self._states(_WAITING, found.seqs[in_tail])
+            valid[in_tail] = [rows.get(seq) == row for seq, row in zip(*(a[in_tail].tolist() for a in found[::3]), strict=True)]
+        if self._any_removed():
+            rows = self._states(_REMOVED, found.seqs[~in_tail])
+            if rows:
+                pairs = zip(found.seqs[~in_tail].tolist(), found.segments[~in_tail].tolist(), strict=True)
+                valid[~in_tail] = [rows.get(seq, 0) <= segment for seq, segment in pairs]
+        found = found.take(valid)
+        first = np.unique(found.seqs, return_index=True)[1]
+        return found if len(first) == len(found.seqs) else found.take(np.sort(first))
+
+    def _are_allowed(self, seqs: Array) -> Array:
+        assert self._known
+        known = self.everything(ask=self._known.asked > self._known.share * self._rows)
+        if known is not None:
+            return _contains(known, seqs)
+        self._known.asked += len(seqs)
+        parameters = {"candidates": json.dumps(seqs.tolist())}
+        text = self._connection.execute(self._known.of_candidates, parameters).scalar()
+        return _contains(_numbers(text), seqs)
 
     def _any_removed(self) -> bool:
         read = lambda: self._connection.exec_driver_sql(_ANY_REMOVED, (self._side_id,)).first()  # noqa: E731
         return once(self._connection, ("removed", self._side_id), read) is not None
 
-    def _states(self, query: str, seqs: list[int]) -> dict[int, int]:
-        if not seqs:
-            return {}
-        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(seqs)))
+    def _states(self, query: str, seqs: Array) -> dict[int, int]:
+        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(seqs.tolist())))
         return {row[0]: row[1] for row in rows.fetchall()}
 
     def everything(self, *, ask: bool) -> Array | None:
-        """The numbers of all allowed chunks, ascending; None if they are not known and not to be asked for."""
+        """The numbers of all allowed chunks, ascending; None if they are not known and not to be asked for, or are all."""
+        if self._known is None or self._allowed is None:
+            return None
         if self._known.seqs is None and ask:
             numbers = self._allowed.subquery()
-            text = self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar()
-            self._known.seqs = np.sort(np.fromstring(text, np.int64, sep=",")) if text else np.empty(0, np.int64)
+            self._known.seqs = _numbers(self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar())
         return self._known.seqs
 
 
-def _remembered(connection: sa.Connection, allowed: sa.Select) -> _Known:
-    """What this connection knows of the filter. It forgets everything as soon as anybody has written anything."""
-    # A number that changes when another connection commits; readers never write themselves.
-    version = once(connection, "data version", lambda: connection.exec_driver_sql("PRAGMA data_version").scalar_one())
-    memory = connection.info.get("side_filters")
-    if memory is None or memory.version != version:
-        memory = connection.info["side_filters"] = _Memory(version)
-    return memory.get(_name(connection, allowed), _Known)
+def _numbers(text: str | None) -> Array:
+    """Ascending."""
+    return np.sort(np.fromstring(text, np.int64, sep=",")) if text else np.empty(0, np.int64)
+
+
+def _contains(known: Array, seqs: Array) -> Array:
+    if not len(known):
+        return np.zeros(len(seqs), bool)
+    return known[np.minimum(np.searchsorted(known, seqs), len(known) - 1)] == seqs
+
+
+class _Memory:
+    """What is known of the filters that were used last; of one state of the database."""
+
+    def __init__(self) -> None:
+        self._filters: OrderedDict[Hashable, _Known] = OrderedDict()
+
+    def get(self, connection: sa.Connection, allowed: sa.Select) -> _Known:
+        name = _name(connection, allowed)
+        known = self._filters.get(name)
+        if known is None:
+            asked = allowed.where(among_given(chunks.c.seq, "candidates")).subquery()
+            known = self._filters[name] = _Known(sa.select(sa.func.group_concat(asked.c[0])))
+        self._filters.move_to_end(name)
+        sizes = sum(other.seqs.nbytes for other in self._filters.values() if other.seqs is not None)
+        while len(self._filters) > _REMEMBERED or (sizes > _REMEMBERED_BYTES and len(self._filters) > 1):
+            _, former = self._filters.popitem(last=False)
+            sizes -= former.seqs.nbytes if former.seqs is not None else 0
+        return known
 
 
 def _name(connection: sa.Connection, allowed: sa.Select) -> Hashable:
@@ -111,18 +165,3 @@ def _name(connection: sa.Connection, allowed: sa.Select) -> Hashable:
         return key.key, repr([value.effective_value for value in key.bindparams])
     compiled = allowed.compile(dialect=connection.dialect)
     return json.dumps([str(compiled), compiled.params], default=str, sort_keys=True)
-
-
-class _Memory:
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self._filters: OrderedDict[Hashable, _Known] = OrderedDict()
-
-    def get(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        known = self._filters.setdefault(name, make())
-        self._filters.move_to_end(name)
-        sizes = sum(other.seqs.nbytes for other in self._filters.values() if other.seqs is not None)
-        while len(self._filters) > _REMEMBERED or (sizes > _REMEMBERED_BYTES and len(self._filters) > 1):
-            _, former = self._filters.popitem(last=False)
-            sizes -= former.seqs.nbytes if former.seqs is not None else 0
-        return known

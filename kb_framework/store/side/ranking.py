@@ -47,20 +47,21 @@ class Ranking:
         self._rest = [_HIGHEST * sum(self._idf[i:]) for i in range(len(rarest) + 1)]
         self._places = [[(int(begins[i]), int(ends[i])) for i in rarest] for begins, ends in places]
 
-    def best(self, limit: int, allowed: Sequence[Array | None] | None = None) -> list[tuple[float, int, int]]:
-        """Score, block and row of the best; `allowed` are the rows, ascending, that may be found in each block (None: all)."""
-        found: list[tuple[float, int, int]] = []
+    def best(self, limit: int, allowed: Sequence[Array | None] | None = None) -> list[tuple[Array, Array]]:
+        """Of each block the rows and scores that may be among the best of all, in no order.
+
+        `allowed` are the rows, ascending, that may be found in each block (None: all).
+        """
+        nothing = np.empty(0, np.uint32), np.empty(0, np.float32)
+        found = [nothing] * len(self._blocks)
         threshold = 0.0
         # The largest block sets a threshold for the others.
         for number in sorted(range(len(self._blocks)), key=lambda i: -len(self._blocks[i].seqs)):
-            rows, scores = self._best_of(number, limit, threshold, allowed[number] if allowed else None)
-            found += zip(scores.tolist(), [number] * len(rows), rows.tolist(), strict=True)
-            if len(found) >= limit:
-                found.sort(key=lambda hit: -hit[0])
-                threshold = found[limit - 1][0]
-        seqs = [block.seqs for block in self._blocks]
-        found.sort(key=lambda hit: (-hit[0], int(seqs[hit[1]][hit[2]])))
-        return found[:limit]
+            found[number] = self._best_of(number, limit, threshold, allowed[number] if allowed else None)
+            scores = np.concatenate([scores for _, scores in found])
+            if len(scores) >= limit:
+                threshold = float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
+        return found
 
     def _best_of(self, number: int, limit: int, threshold: float, allowed: Array | None) -> tuple[Array, Array]:
         block, places = self._blocks[number], self._places[number]

@@ -18,7 +18,7 @@ from kb_framework.store.side.clusters import VectorBlock, open_vectors, similari
 from kb_framework.store.side.filters import MOST_CANDIDATES, Filter, Found
 from kb_framework.store.side.ranking import Ranking, weigh
 from kb_framework.store.side.tables import TEXT
-from kb_framework.store.side.tails import TextTails, VectorTails
+from kb_framework.store.side.tails import Part, TextTails, VectorTails
 from kb_framework.store.side.words import query_keys
 from kb_framework.store.snapshot import once
 
@@ -29,7 +29,7 @@ _LIVE = sa.text(
     "WHERE i.organization_id = :organization AND i.source = :source AND i.live ORDER BY s.id"
 )
 
-Candidates = Callable[[int, Array | None], list[Found]]
+Candidates = Callable[[int, Array | None], Found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,8 @@ class Segments:
 
 
 class SideSearch:
-    def __init__(self, folder: Path, writer: sa.Engine) -> None:
+    def __init__(self, folder: Path) -> None:
         self._segments = Segments(folder)
-        self._writer = writer
         self._text_tails = TextTails()
         self._vector_tails = VectorTails()
         self._weighed: dict[tuple[float, ...], Array] = {}
@@ -86,7 +85,7 @@ class SideSearch:
         connection: sa.Connection,
         organization_id: str,
         text: str,
-        allowed: sa.Select,
+        allowed: sa.Select | None,
         limit: int,
         weights: Sequence[float],
     ) -> list[tuple[int, float]] | None:
@@ -103,21 +102,20 @@ class SideSearch:
         tokens = sum(segment.tokens for segment in segments) + sum(part.block.tokens for part in tail)
         ranking = Ranking(blocks, keys, rows, tokens, self._weights(weights))
 
-        def candidates(count: int, seqs: Array | None) -> list[Found]:
+        def candidates(count: int, seqs: Array | None) -> Found:
             within = None if seqs is None else [block.rows_of(seqs) for block in blocks]
             found = []
-            for score, block, row in ranking.best(count, within):
-                seq = int(blocks[block].seqs[row])
-                if block < len(segments):
-                    found.append(Found(seq, score, segments[block].number, None))
+            for number, (here, scores) in enumerate(ranking.best(count, within)):
+                if number < len(segments):
+                    found.append(_of_segment(segments[number], here, scores))
                 else:
-                    found.append(Found(seq, score, None, int(tail[block - len(segments)].numbers[row])))
-            return found
+                    found.append(_of_tail(tail[number - len(segments)], here, scores))
+            return _best(found, count)
 
-        return _take(self._filter(connection, side_id, allowed), limit, candidates)
+        return _take(Filter(connection, side_id, allowed, rows), limit, candidates)
 
     def vectors(
-        self, connection: sa.Connection, organization_id: str, index: str, vector: bytes, allowed: sa.Select, limit: int
+        self, connection: sa.Connection, organization_id: str, index: str, vector: bytes, allowed: sa.Select | None, limit: int
     ) -> list[tuple[int, float]] | None:
         """The nearest allowed chunks; None if this index cannot answer."""
         live = self._segments.live(connection, organization_id, index)
@@ -127,37 +125,44 @@ class SideSearch:
         tail = self._vector_tails.parts(connection, side_id)
         query = np.frombuffer(vector, "<f4")
 
-        def candidates(count: int, seqs: Array | None) -> list[Found]:
+        rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
+
+        def candidates(count: int, seqs: Array | None) -> Found:
             found = []
             for segment in segments:
                 block: VectorBlock = segment.block
-                rows, similar = block.nearest(query, count, None if seqs is None else block.rows_of(seqs))
-                found += [
-                    Found(seq, value, segment.number, None)
-                    for seq, value in zip(block.seqs[rows].tolist(), similar.tolist(), strict=True)
-                ]
+                found.append(_of_segment(segment, *block.nearest(query, count, None if seqs is None else block.rows_of(seqs))))
             for part in tail:
                 values = similarity(part.block.vectors, query)
                 here = np.arange(len(values)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
                 here = here[np.argsort(-values[here], kind="stable")[:count]]
-                found += [
-                    Found(seq, value, None, number)
-                    for seq, value, number in zip(
-                        part.block.seqs[here].tolist(), values[here].tolist(), part.numbers[here].tolist(), strict=True
-                    )
-                ]
-            return sorted(found, key=lambda hit: (-hit.score, hit.seq))[:count]
+                found.append(_of_tail(part, here, values[here]))
+            return _best(found, count)
 
-        return _take(self._filter(connection, side_id, allowed), limit, candidates)
-
-    def _filter(self, connection: sa.Connection, side_id: int, allowed: sa.Select) -> Filter:
-        return Filter(connection, side_id, allowed, writing=connection.engine is self._writer)
+        return _take(Filter(connection, side_id, allowed, rows), limit, candidates)
 
     def _weights(self, weights: Sequence[float]) -> Array:
         found = self._weighed.get(tuple(weights))
         if found is None:
             found = self._weighed[tuple(weights)] = weigh(weights)
         return found
+
+
+def _of_segment(segment: Segment, rows: Array, scores: Array) -> Found:
+    return Found(segment.block.seqs[rows], scores, np.full(len(rows), segment.number), np.zeros(len(rows), np.int64))
+
+
+def _of_tail(part: Part[Any], rows: Array, scores: Array) -> Found:
+    return Found(part.block.seqs[rows], scores, np.zeros(len(rows), np.int64), part.numbers[rows])
+
+
+def _best(parts: list[Found], count: int) -> Found:
+    """The best of all; of those that are as good, the oldest chunks."""
+    if not parts:
+        nothing = np.empty(0, np.int64)
+        return Found(nothing, np.empty(0, np.float32), nothing, nothing)
+    found = Found.joined(parts)
+    return found.take(np.lexsort((found.seqs, -found.scores))[:count])
 
 
 def _take(filter_: Filter, limit: int, candidates: Candidates) -> list[tuple[int, float]]:
@@ -167,7 +172,7 @@ def _take(filter_: Filter, limit: int, candidates: Candidates) -> list[tuple[int
     while wanted <= most and filter_.everything(ask=False) is None:
         found = candidates(wanted, None)
         passing = filter_.passing(found)
-        if len(passing) >= limit or len(found) < wanted:
+        if len(passing.seqs) >= limit or len(found.seqs) < wanted:
             return _hits(passing, limit)
         wanted = max(2 * wanted, _enough(limit, filter_.share))
     allowed = filter_.everything(ask=True)
@@ -175,7 +180,7 @@ def _take(filter_: Filter, limit: int, candidates: Candidates) -> list[tuple[int
     while True:
         found = candidates(wanted, allowed)
         passing = filter_.passing(found)
-        if len(passing) >= limit or len(found) < wanted:
+        if len(passing.seqs) >= limit or len(found.seqs) < wanted:
             return _hits(passing, limit)
         wanted *= 4
 
@@ -184,5 +189,5 @@ def _enough(limit: int, share: float) -> int:
     return int(1.2 * limit / share) + 16
 
 
-def _hits(passing: list[Found], limit: int) -> list[tuple[int, float]]:
-    return [(hit.seq, hit.score) for hit in passing[:limit]]
+def _hits(passing: Found, limit: int) -> list[tuple[int, float]]:
+    return list(zip(passing.seqs[:limit].tolist(), passing.scores[:limit].tolist(), strict=True))

@@ -105,7 +105,7 @@ class BulkSearchService:
                 try:
                     vector = None if query.wanted.syntax else vectors.get(query.wanted.query)
                     query.page = self._search.find(tx, query.wanted, actor, revision, purpose=purpose, vector=vector)
-                    query.answer = self._search.answer(tx, query.page)
+                    query.answer = self._search.answer(query.page)
                 except KBError as error:
                     query.error = error
                 except Exception as error:  # noqa: BLE001 - whatever one query raises costs that query alone

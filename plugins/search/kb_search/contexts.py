@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import json
+from collections.abc import Collection, Hashable, Mapping
 
 import sqlalchemy as sa
 
-from kb_framework.store.sql import among
+from kb_framework.store.sql import among_given
 from kb_framework.store.store import Tx
 from kb_framework.store.tables import chunks, documents
 
-_QUERY = sa.select(chunks.c.seq, documents.c.title, chunks.c.metadata).join(documents, documents.c.id == chunks.c.document_id)
+# The headings as text: they are compared, and hundreds of chunks are asked about in every search.
+_QUERY = (
+    sa.select(chunks.c.seq, documents.c.title, chunks.c.metadata["heading_path"].as_string())
+    .join(documents, documents.c.id == chunks.c.document_id)
+    .where(among_given(chunks.c.seq, "numbers"))
+)
+# How many are remembered while nobody writes.
+_MOST = 20_000
 
 
-def contexts(numbers: Iterable[int], tx: Tx) -> Mapping[int, Hashable]:
+def contexts(numbers: Collection[int], tx: Tx) -> Mapping[int, Hashable]:
     """The context of each chunk; those that have the same one stand beside each other, in one document or in several."""
-    rows = tx.execute(_QUERY.where(among(chunks.c.seq, numbers)))
-    return {seq: (title, *(metadata.get("heading_path") or ())) for seq, title, metadata in rows}
+    known: dict[int, Hashable] = tx.once("contexts", dict)
+    missing = [number for number in numbers if number not in known]
+    if missing:
+        if len(known) > _MOST:
+            known.clear()
+            missing = list(numbers)
+        for seq, title, headings in tx.execute(_QUERY, {"numbers": json.dumps(missing)}).all():
+            known[seq] = title, headings if headings != "[]" else None
+    return {number: known[number] for number in numbers if number in known}

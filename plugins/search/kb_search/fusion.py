@@ -37,11 +37,13 @@ def fuse(
     ranks: dict[int, dict[str, int]] = {}
     gains: dict[str, dict[int, float]] = {}
     for name, found in lists.items():
-        for rank, candidate in enumerate(found, 1):
-            scores.setdefault(candidate.chunk, {})[name] = candidate.score
-            ranks.setdefault(candidate.chunk, {})[name] = rank
-        values = _gains(name, [candidate.score for candidate in found], len(found) >= limit)
-        gains[name] = dict(zip((candidate.chunk for candidate in found), values, strict=True))
+        for rank, (chunk, score) in enumerate(found, 1):
+            if chunk in scores:
+                scores[chunk][name], ranks[chunk][name] = score, rank
+            else:
+                scores[chunk], ranks[chunk] = {name: score}, {name: rank}
+        values = _gains(name, [score for _, score in found], len(found) >= limit)
+        gains[name] = dict(zip([chunk for chunk, _ in found], values, strict=True))
     if contexts is not None and gains.get("vector") and weights.get("vector", 1.0) > 0:
         gains["vector"] = _shared(gains["vector"], contexts(list(scores)))
     fused = dict.fromkeys(scores, 0.0)
@@ -49,8 +51,8 @@ def fuse(
         weight = (_VECTOR if name == "vector" else _OTHER) * weights.get(name, 1.0)
         for chunk, gain in gained.items():
             fused[chunk] += weight * gain
-    order = sorted(fused, key=lambda chunk: (-fused[chunk], min(ranks[chunk].values()), chunk))
-    return [Hit(chunk, fused[chunk], ranks[chunk], scores[chunk]) for chunk in order]
+    order = sorted([(-score, min(ranks[chunk].values()), chunk) for chunk, score in fused.items()])
+    return [Hit(chunk, -score, ranks[chunk], scores[chunk]) for score, _, chunk in order]
 
 
 def _gains(name: str, scores: list[float], full: bool) -> list[float]:
@@ -76,8 +78,10 @@ def _shared(gained: Mapping[int, float], contexts: Mapping[int, Hashable]) -> di
         members.setdefault(context, []).append(chunk)
     shared = dict(gained)
     for together in members.values():
+        if len(together) == 1:
+            continue
         near = [gained[chunk] for chunk in together if chunk in gained]
-        if len(together) > 1 and near:
+        if near:
             share, best = len(near) / (len(together) + 1), max(near)
             shared.update({chunk: share * best + (1.0 - share) * gained.get(chunk, 0.0) for chunk in together})
     return shared

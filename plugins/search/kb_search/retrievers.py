@@ -22,12 +22,14 @@ class LexicalRetriever:
     """Full text, by BM25."""
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        allowed, owner = allowed_chunks(query, tx), tx.organization_id
+        owner = tx.organization_id
         if query.expression is not None:
+            allowed = allowed_chunks(query, tx)
             found = tx.backend.search_expression(tx.connection, owner, query.expression, allowed, query.limit, _WEIGHTS)
         else:
+            allowed = None if query.condition is None else allowed_chunks(query, tx)
             found = tx.backend.search_text(tx.connection, owner, query.text, allowed, query.limit, _WEIGHTS)
-        return [Candidate(chunk, score) for chunk, score in found]
+        return list(map(Candidate._make, found))
 
 
 class VectorRetriever:
@@ -57,4 +59,4 @@ class VectorRetriever:
             return []
         allowed = None if query.condition is None else allowed_chunks(query, tx)
         found = tx.backend.search_vectors(tx.connection, space.index_name, tx.organization_id, vectors[0], allowed, query.limit)
-        return [Candidate(chunk, score) for chunk, score in found]
+        return list(map(Candidate._make, found))

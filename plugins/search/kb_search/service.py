@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from kb_framework.errors import KBError, NotFound
 from kb_framework.plugins import Plugins
 from kb_framework.retrieval import Retrieval, Retrieved
 from kb_framework.store.chunks import citation, hit_columns
-from kb_framework.store.sql import among
+from kb_framework.store.sql import among, among_given
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents
 from kb_search.budget import Draft, Fitted, cost, fit, unlimited
@@ -34,15 +35,22 @@ _POOL = 150
 _GROWTH = 4
 _DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
 _ROW_FIELDS = frozenset(("seq", "id", "document_id", "content", "metadata", *_DOCUMENT_FIELDS))
+_TAGS = (
+    sa.select(document_tags.c.document_id, document_tags.c.tag)
+    .where(among_given(document_tags.c.document_id, "numbers"))
+    .order_by(document_tags.c.tag)
+)
 _SCORE_KINDS = {"lexical": "bm25", "vector": "cosine", "hybrid": "fusion"}
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of hits as they were found, before anything is read about them."""
+    """A page of hits as they were found, before anything is read about them.
+
+    Of all that was found no more is kept: a call of many searches has many pages.
+    """
 
     wanted: SearchIn
-    found: Retrieved
     hits: list[Hit]
     shown_before: int
     more: bool
@@ -50,7 +58,8 @@ class Page:
     digest: bytes
     matcher: Matcher
     facets: FacetsOut | None
-    milliseconds: float
+    trace: TraceOut | None
+    hint: str | None
 
 
 class SearchService:
@@ -64,7 +73,7 @@ class SearchService:
             # The revision is that of the view that is searched, so a page that a lagging replica shows goes on there.
             page = self.find(tx, wanted, actor, tx.corpus_revision(), purpose=purpose)
             (drafts,) = self.drafts(tx, [page])
-            return page, drafts, self.answer(tx, page)
+            return page, drafts, self.answer(page)
 
         page, drafts, answer = self._store.ask(actor.organization_id, question)
         fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
@@ -73,7 +82,7 @@ class SearchService:
     def place(self, chunk_id: str, actor: Actor) -> PlaceOut:
         """Where a chunk stands."""
         with self._store.read(actor.organization_id) as tx:
-            query = self._rows_query(tx).where(chunks.c.id == chunk_id.lower())
+            query = self._rows.where(tx.owns(chunks), chunks.c.id == chunk_id.lower())
             found = self._retrieval.narrowed(RetrievalQuery("", actor, 1, ()), tx).condition
             row = next(iter(tx.rows(query if found is None else query.where(found))), None)
         if row is None:
@@ -116,36 +125,38 @@ class SearchService:
         hits = ranking[before : before + wanted.k]
         facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
         spent = round((time.perf_counter() - started) * 1000, 3)
-        more = len(ranking) > before + wanted.k
-        return Page(wanted, found, hits, before, more, revision, digest, Matcher(query.text), facets, spent)
+        trace = _trace(tx, found, revision, spent) if wanted.trace else None
+        more, matcher = len(ranking) > before + wanted.k, Matcher(query.text)
+        return Page(wanted, hits, before, more, revision, digest, matcher, facets, trace, _hint(found))
 
     def drafts(self, tx: Tx, pages: Sequence[Page]) -> list[list[Draft]]:
         """What is to be said of the hits of all pages, read at once."""
         numbers = {hit.chunk for page in pages for hit in page.hits}
-        rows = {row["seq"]: row for row in tx.rows(self._rows_query(tx).where(among(chunks.c.seq, numbers)))}
+        asked = {"owner": tx.organization_id, "numbers": json.dumps(list(numbers))}
+        rows = {row["seq"]: row for row in tx.rows(self._rows_of_hits, asked)}
         tags: dict[int, list[str]] = {row["document_id"]: [] for row in rows.values()}
-        links = sa.select(document_tags.c.document_id, document_tags.c.tag).order_by(document_tags.c.tag)
-        for number, tag in tx.execute(links.where(among(document_tags.c.document_id, tags))):
+        for number, tag in tx.execute(_TAGS, {"numbers": json.dumps(list(tags))}).all():
             tags[number].append(tag)
         return [
             [
-                _draft(page, rank, hit, rows[hit.chunk], tags[rows[hit.chunk]["document_id"]])
+                _draft(page, rank, hit, row, tags[row["document_id"]])
                 for rank, hit in enumerate(page.hits, page.shown_before + 1)
+                # An index that was changed behind its back may name what is not there.
+                if (row := rows.get(hit.chunk)) is not None
             ]
             for page in pages
         ]
 
-    def answer(self, tx: Tx, page: Page) -> SearchOut:
+    def answer(self, page: Page) -> SearchOut:
         """All of the answer but its hits."""
-        trace = self._trace(tx, page) if page.wanted.trace else None
         cursor = self._cursors.write(page.shown_before + len(page.hits), page.revision, page.digest) if page.more else None
         return SearchOut(
             schema_version="search_response.v1",
             hits=[],
             next_cursor=cursor,
             truncated=False,
-            trace=trace,
-            hint=_hint(page.found),
+            trace=page.trace,
+            hint=page.hint,
             facets=page.facets,
         )
 
@@ -183,7 +194,13 @@ class SearchService:
                 return found, list(ranking.values())
             query = query._replace(limit=query.limit * _GROWTH)
 
-    def _rows_query(self, tx: Tx) -> sa.Select:
+    @cached_property
+    def _rows_of_hits(self) -> sa.Select:
+        mine = chunks.c.organization_id == sa.bindparam("owner")
+        return self._rows.where(mine, among_given(chunks.c.seq, "numbers"))
+
+    @cached_property
+    def _rows(self) -> sa.Select:
         query = sa.select(
             chunks.c.seq,
             chunks.c.id,
@@ -193,32 +210,32 @@ class SearchService:
             *(documents.c[name] for name in _DOCUMENT_FIELDS),
             *hit_columns(self._plugins),
         )
-        return query.join(documents, documents.c.id == chunks.c.document_id).where(tx.owns(chunks))
+        return query.join(documents, documents.c.id == chunks.c.document_id)
 
     @cached_property
     def _cursors(self) -> Cursors:
         with self._store.read() as tx:
             return Cursors(bytes.fromhex(tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))))
 
-    def _trace(self, tx: Tx, page: Page) -> TraceOut:
-        found = page.found
-        numbers = {item.chunk for items in (*found.lists.values(), found.hits) for item in items}
-        ids = {row.seq: row.id for row in tx.execute(sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers)))}
 
-        def told(items: Sequence[Any]) -> list[TracedOut]:
-            return [
-                TracedOut(chunk_id=ids[item.chunk], rank=rank, score=item.score)
-                for rank, item in enumerate(items, 1)
-                if item.chunk in ids
-            ]
+def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> TraceOut:
+    numbers = {item.chunk for items in (*found.lists.values(), found.hits) for item in items}
+    ids = {row.seq: row.id for row in tx.execute(sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers)))}
 
-        return TraceOut(
-            lists={name: told(items) for name, items in found.lists.items()},
-            fusion=told(found.hits),
-            degraded=found.degraded,
-            milliseconds={**found.milliseconds, "total": page.milliseconds},
-            revision=page.revision,
-        )
+    def told(items: Sequence[Any]) -> list[TracedOut]:
+        return [
+            TracedOut(chunk_id=ids[item.chunk], rank=rank, score=item.score)
+            for rank, item in enumerate(items, 1)
+            if item.chunk in ids
+        ]
+
+    return TraceOut(
+        lists={name: told(items) for name, items in found.lists.items()},
+        fusion=told(found.hits),
+        degraded=found.degraded,
+        milliseconds={**found.milliseconds, "total": milliseconds},
+        revision=revision,
+    )
 
 
 def envelope(answer: SearchOut) -> int:
