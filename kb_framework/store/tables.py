@@ -151,7 +151,6 @@ plan_items = sa.Table(
     sa.Column("document_id", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Integer, nullable=False),
     prefixes=["TEMPORARY"],
-    postgresql_on_commit="DELETE ROWS",
 )
 
 
