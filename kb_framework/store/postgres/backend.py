@@ -232,7 +232,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
         yield
 
     def begin_plan(self, connection: sa.Connection) -> None:
-        # Said here, not in the table: SQLAlchemy imports PostgreSQL's dialect to check it, which users of SQLite need not wait for.
+        # Said here, not in the table: to check it SQLAlchemy imports the dialect, and users of SQLite need not wait for that.
         tables.plan_items.dialect_kwargs["postgresql_on_commit"] = "DELETE ROWS"
         connection.execute(sa.schema.CreateTable(tables.plan_items, if_not_exists=True))
         connection.execute(sa.delete(tables.plan_items))
