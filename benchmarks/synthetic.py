@@ -12,13 +12,14 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.app import KB
 from kb_framework.store.documents import active_space, create_space
-from kb_framework.store.tables import now
+from kb_framework.store.tables import chunks, documents, now
 
 _BATCH = 2_000
 _VOCABULARY = 20_000
@@ -68,6 +69,11 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
     time = now()
     with kb.store.write(organization_id) as tx:
         run, backend, owner = tx.connection.exec_driver_sql, tx.backend, tx.organization_id
+        sign = "?" if backend.name == "sqlite" else "%s"
+
+        def insert(statement: str, rows: list[tuple[Any, ...]]) -> None:
+            run(statement.replace("?", sign), rows)
+
         embedder = kb.embedding.embedder()
         space = active_space(tx) or create_space(tx, embedder.model, embedder.dimensions)
         number = run("SELECT coalesce(max(seq), 0) FROM chunks").scalar_one()
@@ -79,7 +85,7 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
             for item in batch:
                 sizes[item.document] = sizes.get(item.document, 0) + 1
             keys = {document: _store(kb, document) if files else None for document in sizes}
-            run(
+            insert(
                 "INSERT INTO documents (id, organization_id, doc_type, title, path, media, trust, metadata, content_hash, bytes, "
                 "chunk_count, file, created_at, updated_at, indexed_at) "
                 "VALUES (?, ?, 'note', ?, ?, 'markdown', 'primary', '{}', ?, 8, ?, ?, ?, ?, ?)",
@@ -88,13 +94,13 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                     for n, size in sizes.items()
                 ],
             )
-            run(
+            insert(
                 "INSERT INTO document_tags (organization_id, document_id, tag) VALUES (?, ?, ?)",
                 [(owner, n, tag) for n in sizes for tag in (("all", "old") if n % 2 == 0 else ("all",))],
             )
             numbered = list(enumerate(batch, number + 1))
             number += len(batch)
-            run(
+            insert(
                 "INSERT INTO chunks (seq, id, organization_id, document_id, job_id, chunk_index, content, content_hash, "
                 "metadata, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -104,6 +110,8 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
             )
             backend.add_text(tx.connection, owner, [(seq, f"document {i.document}", "", i.text) for seq, i in numbered])
             backend.add_vectors(tx.connection, space.index_name, owner, [(seq, i.vector) for seq, i in numbered])
+        for table in (documents, chunks):
+            backend.numbers_given(tx.connection, table)
 
 
 def _store(kb: KB, document: int) -> str:
