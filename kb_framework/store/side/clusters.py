@@ -14,9 +14,10 @@ from kb_framework.store.side.arrays import Array, ArrayWriter, open_arrays, rang
 # How many vectors are looked at, at least, and as a share of all: found by measurement (docs/search-at-scale.md).
 _LEAST_ROWS = 16_384
 _SHARE = 0.06
-# How many of those, by the signs of their numbers, are compared in full: at least, and for each one that is wanted.
+# How many of those, by the signs of their numbers, are compared in full: at least, for each one that is wanted, and as a share.
 _LEAST_COMPARED = 2048
 _COMPARED = 24
+_COMPARED_SHARE = 0.15
 # Vectors that are assigned to clusters, or moved, at once.
 _AT_ONCE = 8192
 _SAMPLE_PER_CLUSTER = 24
@@ -47,10 +48,10 @@ class VectorBlock:
 
         Fewer than asked for are found only where there are no more.
         """
-        compared = max(_LEAST_COMPARED, _COMPARED * limit)
         rows = allowed
         if rows is None or len(rows) > _FEW:
             rows = self._near(query, limit, allowed, effort)
+        compared = max(_LEAST_COMPARED, _COMPARED * limit, int(_COMPARED_SHARE * len(rows)))
         if len(rows) > compared:
             rows = rows[np.argpartition(self._distance(query, rows), compared)[:compared]]
         similar = similarity(self.vectors[rows], query) * self.scales[rows]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,12 @@ class _Known:
     # How many candidates were asked about.
     asked: int = 0
     seqs: Array | None = None
+    # Where those are in segments, by their numbers: looking for many takes longer than the search.
+    rows: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.rows.values(), *(() if self.seqs is None else (self.seqs,))))
 
 
 class Found(NamedTuple):
@@ -127,6 +133,14 @@ class Filter:
             self._known.seqs = _numbers(self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar())
         return self._known.seqs
 
+    def rows_of(self, number: int, find: Callable[[Array], Array]) -> Array:
+        """The rows of a segment that are allowed; to be asked for when everything is known."""
+        assert self._known is not None and self._known.seqs is not None
+        rows = self._known.rows.get(number)
+        if rows is None:
+            rows = self._known.rows[number] = find(self._known.seqs)
+        return rows
+
 
 def _numbers(text: str | None) -> Array:
     """Ascending."""
@@ -152,10 +166,10 @@ class _Memory:
             asked = allowed.where(among_given(chunks.c.seq, "candidates")).subquery()
             known = self._filters[name] = _Known(sa.select(sa.func.group_concat(asked.c[0])))
         self._filters.move_to_end(name)
-        sizes = sum(other.seqs.nbytes for other in self._filters.values() if other.seqs is not None)
+        sizes = sum(other.bytes for other in self._filters.values())
         while len(self._filters) > _REMEMBERED or (sizes > _REMEMBERED_BYTES and len(self._filters) > 1):
             _, former = self._filters.popitem(last=False)
-            sizes -= former.seqs.nbytes if former.seqs is not None else 0
+            sizes -= former.bytes
         return known
 
 

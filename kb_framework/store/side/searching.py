@@ -101,9 +101,13 @@ class SideSearch:
         rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
         tokens = sum(segment.tokens for segment in segments) + sum(part.block.tokens for part in tail)
         ranking = Ranking(blocks, keys, rows, tokens, self._weights(weights))
+        filter_ = Filter(connection, side_id, allowed, rows)
 
         def candidates(count: int, seqs: Array | None) -> Found:
-            within = None if seqs is None else [block.rows_of(seqs) for block in blocks]
+            within = None
+            if seqs is not None:
+                within = [filter_.rows_of(segment.number, segment.block.rows_of) for segment in segments]
+                within += [part.block.rows_of(seqs) for part in tail]
             found = []
             for number, (here, scores) in enumerate(ranking.best(count, within)):
                 if number < len(segments):
@@ -112,7 +116,7 @@ class SideSearch:
                     found.append(_of_tail(tail[number - len(segments)], here, scores))
             return _best(found, count)
 
-        return _take(Filter(connection, side_id, allowed, rows), limit, candidates)
+        return _take(filter_, limit, candidates)
 
     def vectors(
         self, connection: sa.Connection, organization_id: str, index: str, vector: bytes, allowed: sa.Select | None, limit: int
@@ -126,12 +130,14 @@ class SideSearch:
         query = np.frombuffer(vector, "<f4")
 
         rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
+        filter_ = Filter(connection, side_id, allowed, rows)
 
         def candidates(count: int, seqs: Array | None) -> Found:
             found = []
             for segment in segments:
                 block: VectorBlock = segment.block
-                found.append(_of_segment(segment, *block.nearest(query, count, None if seqs is None else block.rows_of(seqs))))
+                within = None if seqs is None else filter_.rows_of(segment.number, block.rows_of)
+                found.append(_of_segment(segment, *block.nearest(query, count, within)))
             for part in tail:
                 values = similarity(part.block.vectors, query)
                 here = np.arange(len(values)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
@@ -139,7 +145,7 @@ class SideSearch:
                 found.append(_of_tail(part, here, values[here]))
             return _best(found, count)
 
-        return _take(Filter(connection, side_id, allowed, rows), limit, candidates)
+        return _take(filter_, limit, candidates)
 
     def _weights(self, weights: Sequence[float]) -> Array:
         found = self._weighed.get(tuple(weights))
