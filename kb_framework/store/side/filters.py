@@ -7,6 +7,7 @@ transaction of the search: so nothing is returned that was removed or changed, a
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ _ANY_REMOVED = "SELECT 1 FROM side_removed WHERE side_id = ? LIMIT 1"
 _WAITING = "SELECT seq, id FROM side_tail WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
 # To find more candidates than this that pass, it is better to ask for all that are allowed.
 MOST_CANDIDATES = 2000
+# What it takes to be told all the chunks that are allowed, about.
+_SECONDS_PER_CHUNK = 1e-6
 _REMEMBERED = 64
 _REMEMBERED_BYTES = 64_000_000
 
@@ -36,8 +39,8 @@ class _Known:
     # One text is read much faster than as many rows.
     of_candidates: sa.Select
     share: float = 1.0
-    # How many candidates were asked about.
-    asked: int = 0
+    # How long it took to ask about candidates.
+    spent: float = 0.0
     seqs: Array | None = None
     # Where those are in segments, by their numbers: looking for many takes longer than the search.
     rows: dict[int, Array] = field(default_factory=dict)
@@ -108,12 +111,14 @@ class Filter:
 
     def _are_allowed(self, seqs: Array) -> Array:
         assert self._known
-        known = self.everything(ask=self._known.asked > self._known.share * self._rows)
+        # A filter may take long for a single candidate: to be told all is less work then, and soon.
+        known = self.everything(ask=self._known.spent > _SECONDS_PER_CHUNK * self._known.share * self._rows)
         if known is not None:
             return _contains(known, seqs)
-        self._known.asked += len(seqs)
+        began = time.thread_time()
         parameters = {"candidates": json.dumps(seqs.tolist())}
         text = self._connection.execute(self._known.of_candidates, parameters).scalar()
+        self._known.spent += time.thread_time() - began
         return _contains(_numbers(text), seqs)
 
     def _any_removed(self) -> bool:
