@@ -27,6 +27,7 @@ from typing import Any
 import synthetic
 from bulk_bare import Bare
 from bulk_peers import PEERS, Peer
+from postgres import clock_of
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
@@ -67,16 +68,6 @@ def repeated(table: Table, row: str, column: str, call: Callable[[int], Any], cl
         call(number)
         walls.append(time.perf_counter() - started)
     table.add(row, column, statistics.median(walls), (clock() - processor) / ROUNDS)
-
-
-def clock_of(process: int) -> Callable[[], float]:
-    """Seconds of processor time that another process has used."""
-
-    def read() -> float:
-        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    return read
 
 
 # The operations, by name; a surface does them its own way.

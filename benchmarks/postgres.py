@@ -1,7 +1,10 @@
-"""A database for a benchmark on a PostgreSQL server that is given by its address."""
+"""A database for a benchmark on a PostgreSQL server that is given by its address, and the processor time that it takes."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 
@@ -14,3 +17,30 @@ def database(server: str, name: str) -> tuple[str, bool]:
         if not there:
             connection.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}")), not there
+
+
+def clock_of(process: int) -> Callable[[], float]:
+    """Seconds of processor time that another process has used."""
+
+    def read() -> float:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    return read
+
+
+def server_clock(url: str) -> Callable[[], float]:
+    """Seconds of processor time of the processes that serve a database on this machine, but for those that end meanwhile."""
+    import psycopg
+
+    used: dict[int, float] = {}
+
+    def read() -> float:
+        with psycopg.connect(url) as connection:
+            query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            for (process,) in connection.execute(query):
+                if Path(f"/proc/{process}/stat").exists():
+                    used[process] = clock_of(process)()
+        return sum(used.values())
+
+    return read

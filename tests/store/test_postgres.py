@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -107,6 +108,51 @@ def test_s1_words_have_the_scores_that_fts5_gives_them(postgres: Store, sqlite: 
     expected, found = searched(sqlite, ask), searched(postgres, ask)
     assert {seq for seq, _ in found} == {seq for seq, _ in expected}
     assert dict(found) == pytest.approx(dict(expected), rel=1e-4, abs=1e-6)
+
+
+def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_are_enough(
+    postgres: Store, sqlite: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kb_framework.store.postgres import ranking
+
+    monkeypatch.setattr(ranking, "FEW", 60)
+    texts = [f"{text} quagga" if number % 20 == 0 else text for number, text in enumerate(some_texts(300))]
+    for store in (postgres, sqlite):
+        fill(store, texts)
+    asked: list[str] = []
+
+    # Only the scoring has a parameter of that name.
+    def notice(_: object, __: object, ___: str, parameters: Any, *____: object) -> None:
+        if isinstance(parameters, dict) and "query" in parameters:
+            asked.append(parameters["query"])
+
+    sa.event.listen(postgres.backend.reader, "before_cursor_execute", notice)
+    for query, limit in (("quagga the of", 10), ("quagga the of", 40), ("the of", 10)):
+
+        def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
+            return backend.search_text(connection, DEFAULT_ORGANIZATION, query, every(), limit, WEIGHTS)  # noqa: B023
+
+        expected, found = searched(sqlite, ask), searched(postgres, ask)
+        assert [score for _, score in found] == pytest.approx([score for _, score in expected], rel=1e-4, abs=1e-6)
+    # Ten have the rare word; forty have not, so all are scored after them.
+    assert ["|" in one for one in asked[:3]] == [False, False, True]
+
+
+def test_what_was_counted_of_a_frequent_word_is_counted_anew_once_there_is_more(
+    postgres: Store, sqlite: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kb_framework.store.postgres import ranking
+
+    monkeypatch.setattr(ranking, "FEW", 5)
+
+    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
+        return backend.search_text(connection, DEFAULT_ORGANIZATION, "zebra", every(), 100, WEIGHTS)
+
+    for texts in (["zebra stripes"] * 8 + ["nothing"] * 40, ["zebra"] * 6):
+        for store in (postgres, sqlite):
+            fill(store, texts)
+        found, expected = searched(postgres, ask), searched(sqlite, ask)
+        assert dict(found) == pytest.approx(dict(expected), rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from kb_framework.store import tables
 from kb_framework.store.documents import show_active_space
 from kb_framework.store.postgres.keeper import PostgresKeeper
 from kb_framework.store.postgres.partitions import partitions, repartition
+from kb_framework.store.postgres.ranking import Frequencies
 from kb_framework.store.postgres.replica import Replica
 from kb_framework.store.postgres.text import PostgresText, create_words, index_words
 from kb_framework.store.postgres.vectors import PostgresVectors, create_vector_table, index_vectors
@@ -56,6 +57,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
         self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int, replica_url: str | None = None
     ) -> None:
         self.has_job_types = False
+        self.frequencies = Frequencies()
         self.patience = busy_timeout
         # Since when the server cannot be reached; one that never was is not waited for.
         self._away_since: float | None = -math.inf

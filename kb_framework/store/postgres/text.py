@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from kb_framework.store.expression import Expression, Term
 from kb_framework.store.postgres.partitions import create_table
-from kb_framework.store.postgres.ranking import ranked
+from kb_framework.store.postgres.ranking import Frequencies, ranked
 from kb_framework.store.postgres.tables import fts, has, totals
 from kb_framework.store.text import index_fields, phrase_terms, query_terms
 
@@ -35,6 +35,7 @@ class PostgresText:
     """The part of the backend that is about full text."""
 
     on_written: Callable[[int], None]
+    frequencies: Frequencies
 
     def create_full_text(self, connection: sa.Connection) -> None:
         create_words(connection)
@@ -95,7 +96,7 @@ class PostgresText:
             allowed = sa.select(_chunks.c.seq).where(_chunks.c.organization_id == organization_id)
         mark = mark_of(organization_id)
         words = [_lexeme(mark, term, prefix) for term, prefix in query_terms(text)]
-        return ranked(connection, organization_id, words, None, allowed, limit, weights)
+        return ranked(connection, organization_id, words, None, allowed, limit, weights, self.frequencies)
 
     def search_expression(
         self,
@@ -109,7 +110,9 @@ class PostgresText:
         mark = mark_of(organization_id)
         query = _query(mark, expression)
         words = [way for term in expression.wanted for way in _ways(mark, term)]
-        return ranked(connection, organization_id, words, query, allowed, limit, weights) if query else []
+        if not query:
+            return []
+        return ranked(connection, organization_id, words, query, allowed, limit, weights, self.frequencies)
 
     def matches(
         self, connection: sa.Connection, organization_id: str, wanted: str | Expression, chunk: sa.ColumnElement[int]
