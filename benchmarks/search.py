@@ -5,6 +5,7 @@
 Every engine gets the same chunks and the same questions in the same run: compare rows, not machines. `--work` keeps what was
 loaded, so that a second run only searches. Every other engine has a process of its own; one that is not filled and searched
 within `--peer-seconds` is ended and left out, and said so.
+With `--database-url`, a PostgreSQL server, the same is done on it as well, in a database that stays there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 import search_kb
 import sqlalchemy as sa
+from postgres import database, server_clock
 from search_data import Data, Question
 from search_peers import PEERS
 
@@ -32,20 +34,24 @@ from kb_framework.store.text import query_terms
 _QDRANT_MOST = 100_000
 
 
-def timed(search: Callable[[Question], Any], questions: list[Question]) -> tuple[dict[str, float], list[Any]]:
+def timed(
+    search: Callable[[Question], Any], questions: list[Question], server: Callable[[], float] | None = None
+) -> tuple[dict[str, float], list[Any]]:
     """Milliseconds, after a few questions to warm up: at the median and the 99th percentile, and of processors at the median.
 
-    On a machine that does other things too, the last is what can be compared.
+    On a machine that does other things too, the last is what can be compared. What a database server takes, on average, is added.
     """
     for question in questions[:5]:
         search(question)
     took, busy, found = [], [], []
+    before = server() if server else 0.0
     for question in questions:
         began, processor = time.perf_counter(), time.process_time()
         found.append(search(question))
         took.append(1000 * (time.perf_counter() - began))
         busy.append(1000 * (time.process_time() - processor))
-    p50, p99, cpu = (round(float(value), 2) for value in (*np.percentile(took, [50, 99]), np.median(busy)))
+    elsewhere = 1000 * (server() - before) / len(questions) if server else 0.0
+    p50, p99, cpu = (round(float(value), 2) for value in (*np.percentile(took, [50, 99]), np.median(busy) + elsewhere))
     return {"p50": p50, "p99": p99, "cpu": cpu}, found
 
 
@@ -71,11 +77,12 @@ def nearest(work: Path, data: Data, questions: list[Question]) -> dict[str, list
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def measure_kb(home: Path, data: Data, questions: list[Question]) -> dict[str, Any]:
-    kb = search_kb.open_at(home, questions)
+def measure_kb(home: Path, data: Data, questions: list[Question], database_url: str | None = None) -> dict[str, Any]:
+    kb = search_kb.open_at(home, questions, database_url)
+    server = server_clock(database_url) if database_url else None
     # What is due is done at a known time, not in the background.
     kb.store.backend.on_written = lambda _: None
-    built = {"fill_seconds": round(search_kb.fill(kb, data), 1), "side_index_seconds": round(search_kb.keep(kb), 1)}
+    built = {"fill_seconds": round(search_kb.fill(kb, data), 1), "index_seconds": round(search_kb.keep(kb), 1)}
     cases: dict[str, tuple[str, dict[str, Any]]] = {mode: (mode, {}) for mode in ("lexical", "vector", "hybrid")}
     for mode in ("lexical", "vector", "hybrid"):
         cases[f"{mode}, tag of 10 %"] = mode, {"tags": ["tenth"]}
@@ -85,19 +92,27 @@ def measure_kb(home: Path, data: Data, questions: list[Question]) -> dict[str, A
         cases[f"{mode}, other organization"] = mode, {"organization": search_kb.OTHER}
     rows: dict[str, Any] = {}
     for name, (mode, filters) in cases.items():
-        rows[name], found = timed(search_kb.searcher(kb, mode, **filters), questions)
+        rows[name], found = timed(search_kb.searcher(kb, mode, **filters), questions, server)
         if name == "vector":
             rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["own"])
         if name == "vector, 1 %":
             rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["hundredth"])
         print(f"  kb {name}: {rows[name]}", file=sys.stderr, flush=True)
-    server = search_kb.HttpServer(kb)
+    frequent = data.frequent_questions(len(questions))
+    rows["lexical, frequent words"], _ = timed(search_kb.searcher(kb, "lexical"), frequent, server)
+    http = search_kb.HttpServer(kb)
     try:
-        rows["hybrid over HTTP"], _ = timed(server.search, questions)
+        rows["hybrid over HTTP"], _ = timed(http.search, questions, server)
     finally:
-        server.close()
-    rows["FTS5 alone"], _ = timed(plain_full_text(kb), questions[:20])
-    built |= {"database_megabytes": size_of(home), "side_index_megabytes": size_of(home / "side"), "rss_megabytes": memory()}
+        http.close()
+    if database_url:
+        with kb.store.read() as tx:
+            size = tx.scalar(sa.text("SELECT pg_database_size(current_database())"))
+        built["database_megabytes"] = round(size / 1e6, 1)
+    else:
+        rows["FTS5 alone"], _ = timed(plain_full_text(kb), questions[:20])
+        built |= {"database_megabytes": size_of(home), "side_index_megabytes": size_of(home / "side")}
+    built["rss_megabytes"] = memory()
     kb.close()
     return {"searches": rows, **built}
 
@@ -171,6 +186,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(PEERS))
     parser.add_argument("--peer-seconds", type=float, default=1800)
     parser.add_argument("--peer", help="one engine, in this process")
+    parser.add_argument("--database-url", help="a PostgreSQL server, on which the same is measured")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     data = Data(options.chunks)
@@ -182,6 +198,9 @@ def main() -> None:
         work = options.work or Path(temporary)
         home = work / f"kb-{data.size}"
         result: dict[str, Any] = {"chunks": data.size, "kb": measure_kb(home, data, questions), "peers": {}}
+        if options.database_url:
+            url, _ = database(options.database_url, f"kb_search_{data.size}")
+            result["peers"]["kb on PostgreSQL"] = measure_kb(work / f"postgres-{data.size}", data, questions, url)
         for name in options.peers:
             result["peers"][name] = in_time(name, work, options)
     print(json.dumps(result) if options.json else table(result))

@@ -88,6 +88,12 @@ class Data:
             found.append(Question(" ".join(chance.permutation(few).tolist()), unit(near[None])[0]))
         return found
 
+    def frequent_questions(self, count: int) -> list[Question]:
+        """Three words each of which many chunks have; without a vector."""
+        chance = np.random.default_rng(5)
+        words = self.vocabulary[5:60]
+        return [Question(" ".join(chance.choice(words, 3, replace=False).tolist()), np.zeros(0)) for _ in range(count)]
+
 
 def tags_of(document: int) -> list[str]:
     return [name for name, every in (("tenth", TENTH), ("hundredth", HUNDREDTH)) if document % every == 0]
