@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
 from kb_framework.errors import Busy, Conflict, StoreUnusable
@@ -126,7 +127,7 @@ def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_ar
         if isinstance(parameters, dict) and "query" in parameters:
             asked.append(parameters["query"])
 
-    sa.event.listen(postgres.backend.reader, "before_cursor_execute", notice)
+    event.listen(postgres.backend.reader, "before_cursor_execute", notice)
     for query, limit in (("quagga the of", 10), ("quagga the of", 40), ("the of", 10)):
 
         def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
