@@ -82,12 +82,15 @@ class Cli:
 
     def confirm(self, question: str, flag: str) -> bool:
         """Ask a yes-or-no question; where nobody is there to answer, say which flag to use instead."""
+        unanswered = ConfigInvalid(f"this needs a confirmation: give {flag}")
+        if self.json and not interactive():
+            raise unanswered
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         answer = sys.stdin.readline() if sys.stdin else ""
         if not answer and not interactive():
             sys.stderr.write("\n")
-            raise ConfigInvalid(f"this needs a confirmation: give {flag}")
+            raise unanswered
         return answer.strip().lower() in {"y", "yes"}
 
     @contextmanager

@@ -19,18 +19,15 @@ T = TypeVar("T")
 
 
 @contextmanager
-def snapshot(connection: sa.Connection, version: Hashable | None) -> Iterator[None]:
+def snapshot(connection: sa.Connection, version: Callable[[], Hashable | None]) -> Iterator[None]:
     """From here on `once` remembers; only for transactions that see one state and do not write.
 
-    Two transactions with the same version see the same state; None where that cannot be told.
+    Two transactions with the same version see the same state; None where that cannot be told. It is asked for when there is
+    something to remember: whoever reads one thing needs one statement.
     """
     # Asked for once: a connection that was lost, or interrupted, has no more to tell.
     info = connection.info
-    last, known = info.get(_MEMORY, (None, {}))
-    if version is None or version != last or len(known) > _MOST:
-        known = {}
-    info[_SNAPSHOT] = known
-    info[_MEMORY] = version, known
+    info[_SNAPSHOT] = version
     try:
         yield
     finally:
@@ -39,9 +36,21 @@ def snapshot(connection: sa.Connection, version: Hashable | None) -> Iterator[No
 
 def once(connection: sa.Connection, key: Hashable, read: Callable[[], T]) -> T:
     """What `read` gives: read at the first time in a reading transaction, and every time in a writing one."""
-    known: dict[Hashable, Any] | None = connection.info.get(_SNAPSHOT)
+    info = connection.info
+    known: Any = info.get(_SNAPSHOT)
     if known is None:
         return read()
+    if callable(known):
+        known = info[_SNAPSHOT] = _remembered(info, known())
     if key not in known:
         known[key] = read()
     return known[key]
+
+
+def _remembered(info: dict[str, Any], version: Hashable | None) -> dict[Hashable, Any]:
+    """What the connection's last transaction knew, if it saw the same state."""
+    last, known = info.get(_MEMORY, (None, {}))
+    if version is None or version != last or len(known) > _MOST:
+        known = {}
+    info[_MEMORY] = version, known
+    return known

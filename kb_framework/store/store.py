@@ -136,7 +136,7 @@ class Store:
 
     @contextmanager
     def _viewing(self, connection: sa.Connection, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
-        with self._limited(connection, seconds), snapshot(connection, self.backend.version(connection)):
+        with self._limited(connection, seconds), snapshot(connection, lambda: self.backend.version(connection)):
             yield Tx(connection, self.backend, organization_id)
 
     def run(self, organization_id: str, work: Callable[[Tx], T]) -> T:
@@ -187,8 +187,10 @@ class Store:
     def _commit(self, connection: sa.Connection) -> None:
         try:
             connection.commit()
-        except exc.DBAPIError as error:
-            if not self.backend.is_lost(error):
+        except BaseException as error:
+            # A transaction whose commit failed is still open; without this it would go back to the pool like that.
+            connection.rollback()
+            if not isinstance(error, exc.DBAPIError) or not self.backend.is_lost(error):
                 raise
             raise Unconfirmed(
                 "the connection to the database was lost while a change was being committed; it may have been made, or not",

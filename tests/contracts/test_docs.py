@@ -170,4 +170,6 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         other = (path.parent / target).resolve() if target else path
         assert other.exists(), f"{page} links to {target}"
         if anchor:
-            assert f"# {anchor}\n" in text_of(other), f"{page} links to {target}#{anchor}"
+            headings = re.findall(r"^#+ (.+)$", text_of(other), re.M)
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{page} links to {target}#{anchor}"
