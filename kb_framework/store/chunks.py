@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql import visitors
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
-from kb_framework.store.sql import among
+from kb_framework.store.sql import among, among_given
 from kb_framework.store.tables import Json, chunks, documents
 
 if TYPE_CHECKING:
@@ -39,7 +39,16 @@ def has_id(ids: Iterable[str]) -> sa.ColumnElement[bool]:
 
     By number, in a query of its own: beside a condition on the organization a planner may prefer to read all of its chunks.
     """
-    return chunks.c.seq.in_(sa.select(_named.c.seq).where(among(_named.c.id, ids)))
+    return _is_one_of(among(_named.c.id, ids))
+
+
+def has_given_id(name: str) -> sa.ColumnElement[bool]:
+    """As `has_id`, for a statement that is made once: the ids are given to it under a name, as `among_given` says."""
+    return _is_one_of(among_given(_named.c.id, name))
+
+
+def _is_one_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return chunks.c.seq.in_(sa.select(_named.c.seq).where(condition))
 
 
 def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:

@@ -18,6 +18,7 @@ from sqlalchemy import event
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
+from kb_framework.testing import stored
 
 OPERATIONS: dict[str, Callable[[Engine], Any]] = {
     "delete": lambda engine: engine.bulk_delete(tags=["old"]),
@@ -252,8 +253,7 @@ def test_files_that_wait_to_be_removed_keep_nobody_from_reading(filled, opened, 
 
 
 def file_of(here: Any, document_id: int) -> Path:
-    with here.kb.store.read() as tx:
-        key = tx.connection.exec_driver_sql("SELECT file FROM documents WHERE id = ?", (document_id,)).scalar_one()
+    [(key,)] = stored("SELECT file FROM documents WHERE id = ?", document_id)
     return here.kb.files.root / key
 
 

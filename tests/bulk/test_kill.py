@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 KILLS = int(os.environ.get("KB_SOAK_KILLS", "10"))
 # Seconds until a process that says nothing is taken for a hanging one; a busy machine may leave it waiting for long.
 PATIENCE = 300
@@ -142,6 +144,7 @@ def rows(here: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sqlite_only("puts a copy of the file back after each kill; PostgreSQL's own recovery is not ours to test")
 def test_a_killed_bulk_operation_is_all_done_or_not_at_all(
     kb_home: Path, filled: Callable[..., None], opened: Callable[[], Any], tmp_path: Path, record_property: Callable[..., None]
 ) -> None:
