@@ -21,12 +21,13 @@ import sys
 import tempfile
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kb_search.evaluation import MODES, Collection, Quality, fill, load_collection, measure, ndcg, recall
-from postgres import database
+from postgres import database, server
 
 from kb_framework.client import Engine, connect
 
@@ -58,17 +59,17 @@ def progress(items: Sequence[Any], label: str) -> Iterable[Any]:
 
 
 def filled(
-    cache: Path, collection: Collection, embedder: str, models: Path | None, server: str | None
+    cache: Path, collection: Collection, embedder: str, models: Path | None, url: str | None
 ) -> tuple[Engine, dict[int, str]]:
     """An engine over a data folder that holds the collection, from an earlier run if there was one."""
-    home = cache / f"{collection.name}-{embedder}{'-postgres' if server else ''}"
+    home = cache / f"{collection.name}-{embedder}{'-postgres' if url else ''}"
     home.mkdir(parents=True, exist_ok=True)
     if models and not (home / "models").exists():
         (home / "models").symlink_to(models.resolve(), target_is_directory=True)
     os.environ |= {"KB_DATA_DIR": str(home), "KB_EMBEDDER": embedder}
     known = home / "ids.json"
-    if server:
-        os.environ["KB_DATABASE_URL"], new = database(server, f"kb_retrieval_{collection.name}_{embedder}")
+    if url:
+        os.environ["KB_DATABASE_URL"], new = database(url, f"kb_retrieval_{collection.name}_{embedder}")
         if new:
             known.unlink(missing_ok=True)
     engine = connect()
@@ -121,11 +122,18 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100_000, help="at most so many of each collection")
     parser.add_argument("--models", type=Path, help="a folder of installed models, such as a data folder's models")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kb-retrieval")
-    parser.add_argument("--database-url", help="a PostgreSQL server, where each collection gets a database of its own")
+    parser.add_argument(
+        "--database-url", help="a PostgreSQL server, where each collection gets a database of its own; `start` starts one"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("KB_") and name != "KB_SEARCH_RERANKER"]:
         del os.environ[name]
+    with server(options.database_url) if options.database_url else nullcontext() as url:
+        show(measured(options, url), options.json)
+
+
+def measured(options: argparse.Namespace, url: str | None) -> list[tuple[str, str, str, Quality]]:
     embedders = options.embedders or ("wordllama,multilingual" if options.models else "wordllama")
     rows = []
     for name in options.collections.split(","):
@@ -133,14 +141,18 @@ def main() -> None:
         print(f"{name}: {len(collection.documents)} documents, {len(collection.queries)} queries", file=sys.stderr, flush=True)
         rows.append((name, "bm25s", "lexical", baseline(collection)))
         for number, embedder in enumerate(embedders.split(",")):
-            engine, ids = filled(options.cache, collection, embedder, options.models, options.database_url)
+            engine, ids = filled(options.cache, collection, embedder, options.models, url)
             # Words are the same for every embedder.
             modes = [mode for mode in options.modes.split(",") if mode != "lexical" or number == 0]
             with engine:
                 for mode in modes:
                     rows.append((name, embedder, mode, measure(engine, collection, ids, mode, progress)))
                     print("  ", *rows[-1][1:3], *(f"{value:.4f}" for value in rows[-1][3]), file=sys.stderr, flush=True)
-    if options.json:
+    return rows
+
+
+def show(rows: list[tuple[str, str, str, Quality]], as_json: bool) -> None:
+    if as_json:
         print(
             json.dumps([dict(zip(("collection", "embedder", "mode"), row[:3], strict=True)) | row[3]._asdict() for row in rows])
         )

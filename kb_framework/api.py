@@ -109,15 +109,31 @@ class Service(NamedTuple):
     target: str
 
 
+class Direct(NamedTuple):
+    """A route with a JSON body that only reads, as a call: of a service's method, with the body's model and the actor.
+
+    A command in the engine's own process is answered by that call, without HTTP, which takes longer to import than the call.
+    """
+
+    path: str
+    service: str
+    method: str
+    body: str
+
+
 class Routes(NamedTuple):
     """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them.
 
     Each names the permission it needs, `opt={"permission": "documents.read"}`. One that names none is refused to every key.
+    With `under`, the first words of all their paths, commands that ask for other paths do not import them. `direct` are those
+    handlers (`POST`) that do nothing but call a service to read: they are there as any other, and need not be imported.
     """
 
     name: str
     target: str
     build: bool = False
+    under: tuple[str, ...] = ()
+    direct: tuple[Direct, ...] = ()
 
 
 class Command(NamedTuple):
@@ -193,8 +209,8 @@ class MutationKind(NamedTuple):
 
     The target is an `Operation`: a pydantic model of the operation's own fields with `apply(tx, selected)`, which changes all
     of them at once. `bulk` offers it over any selection; without it the kind serves single documents or chunks only.
-    `route`, `command` and `tool` replace the names that are made of the kind's own.
-    Whoever asks for it needs `permission`.
+    `route`, `command` and `tool` replace the names that are made of the kind's own. `example` is what follows the command's name
+    where its help shows how to use it. Whoever asks for it needs `permission`.
     """
 
     name: str
@@ -208,6 +224,7 @@ class MutationKind(NamedTuple):
     over: Over = "documents"
     route: str = ""
     permission: str = "documents.write"
+    example: str = ""
 
     @property
     def job_type(self) -> str:
@@ -230,7 +247,9 @@ class Retriever(NamedTuple):
     """A class built like a service, with `retrieve(query, tx) -> list[Candidate]`, best first.
 
     It may have `weight(query) -> float`: how much its list counts for this query where lists are fused, 1 by default; and
-    `hint(query, tx) -> str | None`: what whoever asked should know, such as that it would find more with another model.
+    `hint(query, tx) -> str | None`: what whoever asked should know, such as that it would find more with another model. With
+    `retrieve_all(queries, tx) -> list[list[Candidate]]` it answers several queries at once, each as it would alone; if that
+    raises, they are asked one by one.
     """
 
     name: str
@@ -254,15 +273,14 @@ class Embedder(NamedTuple):
 class Extractor(NamedTuple):
     """A function `(data: bytes, name: str) -> Extracted` for files of one kind.
 
-    What a file is, is decided by its content where that tells (`media`), else by its name (`suffixes`). With `isolated`
-    it runs in a worker process with limits on time and memory: for whatever parses a complicated format.
+    What a file is, is decided by its content where that tells (`media`), else by its name (`suffixes`). It runs in a worker
+    process with limits on time, memory and output: whatever a file does to it costs that one file.
     """
 
     name: str
     target: str
     media: str
     suffixes: tuple[str, ...]
-    isolated: bool = False
 
 
 class Chunker(NamedTuple):

@@ -7,7 +7,7 @@ Implementations may leave out parameters they do not need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from kb_framework import api
+    from kb_framework.columns import Candidates
     from kb_framework.plugins import Plugins
     from kb_framework.settings import Settings
     from kb_framework.store.store import Tx
@@ -101,14 +102,16 @@ def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-b
     """Declare HTTP routes, mounted under `/api/v1`.
 
     Called at start, after the filters and kinds of all plugins are known. Return handlers; a path that two plugins claim is
-    a clash. An exception marks the plugin as failed.
+    a clash. With `under`, the first words of all their paths, they are imported only where one of these is asked for. With
+    `direct`, routes that do nothing but ask a service, a command in the engine's own process asks it without HTTP. An
+    exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
 
     @hookimpl
     def kb_routes():
-        return [api.Routes("weather", "kb_weather.routes:handlers")]
+        return [api.Routes("weather", "kb_weather.routes:handlers", under=("weather",))]
     ```
     """
 
@@ -514,6 +517,28 @@ def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candida
     def kb_fuse_hits(lists):
         best = max(lists.values(), key=len)
         return [api.Hit(c.chunk, c.score, {}, {}) for c in best]
+    ```
+    """
+
+
+@hookspec(firstresult=True)
+def kb_fuse_many(
+    queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx
+) -> list[Sequence[api.Hit]] | None:
+    """Make a ranking for each of several searches at once.
+
+    Called instead of `kb_fuse_hits`, for one search or for many, if the plugin that would be asked first for that has this hook
+    too. Each item of `lists` is what `kb_fuse_hits` is given, but by columns (`kb_framework.columns`), which numpy can compute
+    with. Return as many rankings as there are queries, each chunk once, the same that `kb_fuse_hits` returns; `Hits` are such
+    rankings by columns. After None each search is fused alone. An exception is reported, and each search is fused alone.
+
+    ```python
+    from kb_framework import hookimpl
+    from kb_framework.columns import Hits
+
+    @hookimpl
+    def kb_fuse_many(lists):
+        return [Hits.alone(*max(found.items(), key=lambda item: len(item[1]))) for found in lists]
     ```
     """
 

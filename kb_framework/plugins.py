@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -22,6 +22,7 @@ from kb_framework.errors import ConfigInvalid, KBError, MutationRefused, PluginF
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
+    from kb_framework.columns import Candidates
     from kb_framework.settings import Settings
     from kb_framework.store.store import Tx
 
@@ -404,17 +405,41 @@ class Plugins:
             except Exception as error:  # noqa: BLE001 - an observer does not keep the engine from serving
                 self.report(plugin, "kb_serving", error)
 
-    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit]:
-        # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
-        for implementation in reversed(self._manager.hook.kb_fuse_hits.get_hookimpls()):
-            plugin = implementation.plugin_name
+    @property
+    def narrows_by_query(self) -> bool:
+        """Whether what a plugin takes out of searches may depend on what is searched for."""
+        narrowings = self._manager.hook.kb_narrow_retrieval.get_hookimpls()
+        return any("query" in implementation.argnames for implementation in narrowings)
+
+    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, Iterable[api.Candidate]], tx: Tx) -> list[api.Hit]:
+        for plugin in self._fusers():
             try:
-                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=lists, tx=tx)
+                given = {name: list(found) for name, found in lists.items()}
+                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=given, tx=tx)
             except Exception as error:
                 raise self.report(plugin, "kb_fuse_hits", error) from error
             if hits is not None:
                 return hits
         raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+    def fuse_many(
+        self, queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx
+    ) -> list[Sequence[api.Hit]] | None:
+        """A ranking for each query, if the plugin that is asked first can do it for all at once; else None."""
+        first = next(iter(self._fusers()), None)
+        if first is None or first not in self._each("kb_fuse_many"):
+            return None
+        try:
+            made = self._call(first, "kb_fuse_many", queries=queries, lists=lists, tx=tx)
+        except Exception as error:  # noqa: BLE001 - one of them may be the reason, so each is asked for alone
+            self.report(first, "kb_fuse_many", error)
+            return None
+        return made if made is not None and len(made) == len(queries) else None
+
+    def _fusers(self) -> Iterator[str]:
+        # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
+        for implementation in reversed(self._manager.hook.kb_fuse_hits.get_hookimpls()):
+            yield implementation.plugin_name
 
     def gate_hits(
         self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
 from kb_framework.api import Candidate, Hit, RetrievalQuery
+from kb_framework.columns import Candidates, Hits
 from kb_framework.errors import ConfigInvalid, InvalidInput, KBError
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -30,14 +31,43 @@ _RERANKED = 50
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """What a search found, what each retriever said, what went wrong on the way, and the query as plugins narrowed it."""
+    """What a search found, what each retriever said, what went wrong on the way, and the query as plugins narrowed it.
 
-    hits: list[Hit]
-    lists: dict[str, list[Candidate]]
+    Each chunk is once among the hits.
+    """
+
+    hits: Sequence[Hit]
+    lists: Mapping[str, Sequence[Candidate]]
     degraded: dict[str, str]
     milliseconds: dict[str, float]
     query: RetrievalQuery
     hints: list[str]
+
+
+@dataclass(slots=True)
+class _Search:
+    """One of the searches on their way."""
+
+    query: RetrievalQuery
+    lists: dict[str, Candidates] = field(default_factory=dict)
+    degraded: dict[str, str] = field(default_factory=dict)
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+    hints: list[str] = field(default_factory=list)
+    hits: Sequence[Hit] = ()
+    error: Exception | None = None
+
+    def fail(self, name: str, error: Exception) -> None:
+        """A retriever has failed: others may answer."""
+        if len(self.query.retrievers) == 1:
+            self.error = error
+            return
+        self.degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
+        log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
+
+    @property
+    def found(self) -> Retrieved:
+        return Retrieved(self.hits, self.lists, self.degraded, self.milliseconds, self.query, self.hints)
 
 
 class Retrieval:
@@ -63,45 +93,112 @@ class Retrieval:
         return query._replace(condition=sa.and_(*conditions) if conditions else None)
 
     def search(self, query: RetrievalQuery, tx: Tx) -> Retrieved:
-        query = self.narrowed(query, tx)
-        lists: dict[str, list[Candidate]] = {}
-        degraded: dict[str, str] = {}
-        milliseconds: dict[str, float] = {}
-        weights: dict[str, float] = {}
-        hints: list[str] = []
-        for name in query.retrievers:
+        (found,) = self.search_all([query], tx)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def search_all(self, queries: Sequence[RetrievalQuery], tx: Tx) -> list[Retrieved | Exception]:
+        """What each of several searches found, or why it failed; what is the same for all of them is done once."""
+        searches = [_Search(query) for query in queries]
+        self._narrow(searches, tx)
+        for name in dict.fromkeys(name for query in queries for name in query.retrievers):
+            part = [search for search in searches if name in search.query.retrievers and not search.error]
             started = time.perf_counter()
+            self._retrieve(name, part, tx)
+            for search in part:
+                search.milliseconds[name] = round((time.perf_counter() - started) * 1000 / len(part), 3)
+        going = [search for search in searches if not search.error]
+        self._permit(going, tx)
+        self._fuse([search for search in going if not search.error], tx)
+        if self._reranker_name != "none":
+            for search in searches:
+                if len(search.query.retrievers) > 1 and search.hits and not search.error:
+                    started = time.perf_counter()
+                    search.hits = self._rerank(search.query, search.hits, tx, search.degraded)
+                    search.milliseconds["rerank"] = round((time.perf_counter() - started) * 1000, 3)
+        return [search.error or search.found for search in searches]
+
+    def _narrow(self, searches: list[_Search], tx: Tx) -> None:
+        known: dict[Hashable, RetrievalQuery] = {}
+        for search in searches:
+            query = search.query
             try:
-                retriever = self._retriever(name)
+                if self._plugins.narrows_by_query:
+                    search.query = self.narrowed(query, tx)
+                    continue
+                # Those who may find the same have the same condition, so that it is looked at once.
+                key = (query.actor, query.purpose, None if query.condition is None else id(query.condition))
+                if key not in known:
+                    known[key] = self.narrowed(query, tx)
+                search.query = query._replace(condition=known[key].condition)
+            except Exception as error:  # noqa: BLE001 - it costs this search alone
+                search.error = error
+
+    def _retrieve(self, name: str, part: list[_Search], tx: Tx) -> None:
+        """Ask one retriever, for all at once if it can; whatever it raises then, each is asked alone."""
+        try:
+            retriever = self._retriever(name)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            for search in part:
+                search.fail(name, error)
+            return
+        found: list[Candidates] | None = None
+        if len(part) > 1 and hasattr(retriever, "retrieve_all"):
+            try:
                 with tx.attempt():
-                    lists[name] = _permitted(query, retriever.retrieve(query, tx), tx)
+                    found = [Candidates.of(each) for each in retriever.retrieve_all([search.query for search in part], tx)]
+            except Exception as error:  # noqa: BLE001 - one of them may be the reason
+                log.info("retriever %s is asked one by one: %s", name, type(error).__name__)
+        for number, search in enumerate(part):
+            query = search.query
+            try:
+                if found is not None and len(found) == len(part):
+                    search.lists[name] = found[number]
+                else:
+                    with tx.attempt():
+                        search.lists[name] = Candidates.of(retriever.retrieve(query, tx))
                 if hasattr(retriever, "weight"):
-                    weights[name] = retriever.weight(query)
+                    search.weights[name] = retriever.weight(query)
                 if hasattr(retriever, "hint") and (hint := retriever.hint(query, tx)):
-                    hints.append(hint)
-            except Exception as error:
-                if len(query.retrievers) == 1:
-                    raise
-                degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
-                log.warning("retriever %s failed", name, exc_info=None if isinstance(error, KBError) else error)
-            milliseconds[name] = round((time.perf_counter() - started) * 1000, 3)
-        hits = self._fuse(query._replace(weights=weights), lists, tx)
-        if len(query.retrievers) > 1 and hits and self._reranker_name != "none":
-            started = time.perf_counter()
-            hits = self._rerank(query, hits, tx, degraded)
-            milliseconds["rerank"] = round((time.perf_counter() - started) * 1000, 3)
-        return Retrieved(hits, lists, degraded, milliseconds, query, hints)
+                    search.hints.append(hint)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                search.fail(name, error)
 
-    def _fuse(self, query: RetrievalQuery, lists: dict[str, list[Candidate]], tx: Tx) -> list[Hit]:
-        if len(lists) > 1:
-            return self._plugins.fuse_hits(query, lists, tx)
-        return [
-            Hit(candidate.chunk, candidate.score, {name: rank}, {name: candidate.score})
-            for name, found in lists.items()
-            for rank, candidate in enumerate(found, 1)
-        ]
+    def _permit(self, searches: list[_Search], tx: Tx) -> None:
+        """Drop what a retriever may not return: none can bring back what a plugin takes out of searches."""
+        by_condition: dict[int, list[_Search]] = {}
+        for search in searches:
+            if search.query.condition is not None and any(search.lists.values()):
+                by_condition.setdefault(id(search.query.condition), []).append(search)
+        for same in by_condition.values():
+            numbers = {chunk for search in same for found in search.lists.values() for chunk in found.numbers}
+            try:
+                with tx.attempt():
+                    query = allowed_chunks(same[0].query, tx).where(among(chunks.c.seq, numbers))
+                    allowed = set(tx.connection.scalars(query))
+            except Exception as error:  # noqa: BLE001 - nothing is returned that was not looked at
+                for search in same:
+                    search.error = error
+                continue
+            if len(allowed) < len(numbers):
+                for search in same:
+                    search.lists = {name: found.among(allowed) for name, found in search.lists.items()}
 
-    def _rerank(self, query: RetrievalQuery, hits: list[Hit], tx: Tx, degraded: dict[str, str]) -> list[Hit]:
+    def _fuse(self, searches: list[_Search], tx: Tx) -> None:
+        several = [search for search in searches if len(search.lists) > 1]
+        for search in searches:
+            if len(search.lists) <= 1:
+                search.hits = next((Hits.alone(name, found) for name, found in search.lists.items()), ())
+        queries = [search.query._replace(weights=search.weights) for search in several]
+        made = self._plugins.fuse_many(queries, [search.lists for search in several], tx) if several else None
+        for number, search in enumerate(several):
+            try:
+                search.hits = made[number] if made else _once(self._plugins.fuse_hits(queries[number], search.lists, tx))
+            except Exception as error:  # noqa: BLE001 - it costs this search alone
+                search.error = error
+
+    def _rerank(self, query: RetrievalQuery, hits: Sequence[Hit], tx: Tx, degraded: dict[str, str]) -> Sequence[Hit]:
         name = self._reranker_name
         head = {hit.chunk: hit for hit in hits[:_RERANKED]}
         try:
@@ -125,13 +222,11 @@ class Retrieval:
         return self._built[key]
 
 
-def _permitted(query: RetrievalQuery, found: list[Candidate], tx: Tx) -> list[Candidate]:
-    """What a retriever may return of what it did: no retriever can bring back what a plugin takes out of searches."""
-    if query.condition is None or not found:
-        return found
-    numbers = [candidate.chunk for candidate in found]
-    allowed = set(tx.connection.scalars(allowed_chunks(query, tx).where(among(chunks.c.seq, numbers))))
-    return [candidate for candidate in found if candidate.chunk in allowed]
+def _once(hits: Iterable[Hit]) -> list[Hit]:
+    found: dict[int, Hit] = {}
+    for hit in hits:
+        found.setdefault(hit.chunk, hit)
+    return list(found.values())
 
 
 def _words(error: KBError) -> str:

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from kb_framework.store.expression import Expression, Term
 from kb_framework.store.snapshot import once
 from kb_framework.store.tables import Uuid
-from kb_framework.store.text import phrase_terms, query_terms
 
 # What all organizations shared before.
 SHARED = "chunks_fts"
@@ -69,6 +68,8 @@ def ranked(
 
 def match_any(text: str) -> str:
     """Any of the words of a text, in FTS5's own language; empty where it has none."""
+    from kb_framework.store.text import query_terms
+
     return " OR ".join(f'"{term}"{"*" if prefix else ""}' for term, prefix in query_terms(text))
 
 
@@ -82,6 +83,8 @@ def match(expression: Expression) -> str:
 
 
 def _match_term(term: Term) -> str:
+    from kb_framework.store.text import phrase_terms
+
     ways = [f'"{" ".join(words)}"{"*" if goes_on else ""}' for words, goes_on in phrase_terms(term.text, term.prefix)]
     if not ways:
         return ""

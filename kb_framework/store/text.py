@@ -9,8 +9,8 @@ Everything is normalised (composed or not, full or half width, upper or lower ca
   mark. So a question finds them whether or not a language can be told from its few words.
 - A script of one language decides for that language's stems.
 
-The engine's own tokenizer has nothing left to do but cut at spaces. `ANALYSIS` names all this, and how it is kept (since 3 each
-organization has an index of its own): a database that was indexed in another way is indexed anew when it is opened.
+The engine's own tokenizer has nothing left to do but cut at spaces. `migrations.ANALYSIS` names all this, and how it is kept
+(since 3 each organization has an index of its own): a database that was indexed in another way is indexed anew when it is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import Stemmer
 
 from kb_framework.store.korean import ending
 
-ANALYSIS = 3
 MAX_TERMS = 128
 
 _UNSPACED = (
@@ -44,9 +43,13 @@ _MARKS = (
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _WORD = re.compile(f"[{_UNSPACED}]++|(?:[^\\W_{_UNSPACED}]++|[{_MARKS}]++)++")
 _PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]++|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]++|[{_MARKS}]++)++")
+_SEPARATOR = re.compile(f"[^\\w\\x00-\\x7f{_MARKS}]")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 # Small letters and digits as they are, and a space for everything else: that is found in texts many times faster.
 _ASCII_LETTERS = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+# Stands for every character that is not ASCII; in the text itself it is no letter.
+_MASK = "?"
+_MASKED_LETTERS = _ASCII_LETTERS[: ord(_MASK)] + _MASK + _ASCII_LETTERS[ord(_MASK) + 1 :]
 _ACCENT = re.compile("[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670]")
 # Of the private use area, which every tokenizer takes for a letter and no text should contain.
 _STEM = "\ue000"
@@ -87,6 +90,7 @@ _CODES = {
     "swedish": "sv", "danish": "da", "norwegian": "no", "finnish": "fi", "hungarian": "hu", "romanian": "ro", "turkish": "tr",
     "polish": "pl", "czech": "cs", "catalan": "ca", "indonesian": "id",
 }  # fmt: skip
+_NAMES = {code: name for name, code in _CODES.items()}
 # The scripts that tell a language, or one that is by far the commonest; kana before Han, which Japanese has too.
 _LANGUAGE_OF_SCRIPT = {
     "ja": re.compile("[\u3041-\u30ff]"),
@@ -179,52 +183,102 @@ def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]
 
 def find_terms(text: str, terms: Collection[tuple[str, bool]]) -> Iterator[tuple[int, int, str]]:
     """Where a text, as it was written, has terms of a query: start, end, and the term; in no order."""
-    exact = {term for term, prefix in terms if not prefix}
-    prefixes = tuple(term for term, prefix in terms if prefix)
-    if text.isascii():
-        text = text.translate(_ASCII_LETTERS)
-        plain = dict.fromkeys(text.split())
-        words = set(plain)
-        found = _known_words(_language(plain) or "english").have(exact, words)
-        if prefixes:
-            found.update(_beginning(words - found.keys(), prefixes))
-        text = f" {text} "
+    return iter(TermFinder(terms).find(Text(text)))
+
+
+class Text:
+    """A text to be looked through, for one query or for several: its words are told apart once.
+
+    Plain words are found where they stand in `places`; those that have other letters than ASCII's are listed in `special`.
+    """
+
+    __slots__ = ("known", "places", "special", "words")
+
+    def __init__(self, text: str, lang: str | None = None) -> None:
+        """`lang` is the code of its language, where that is known."""
+        # Most texts that are not ASCII owe that to their quotes and dashes.
+        plain = text if text.isascii() else _SEPARATOR.sub(" ", text)
+        self.special: list[tuple[int, int, str, bool]] = []
+        # With those that it has several times: a set of them would take longer to make than all that is done with it.
+        self.words: list[str]
+        if plain.isascii():
+            self.places = f" {plain.translate(_ASCII_LETTERS)} "
+            self.words = self.places.split()
+        else:
+            masked = plain.replace(_MASK, " ").encode("ascii", "replace").decode("ascii")
+            self.places = f" {masked.translate(_MASKED_LETTERS)} "
+            self.special = list(_special_words(plain, self.places))
+            self.words = [word for word in self.places.split() if _MASK not in word]
+            self.words += [word for _, _, word, is_run in self.special if not is_run]
+        self.known = _known_words(_NAMES.get(lang or "") or _language(self.words) or "english")
+        self.known.learn(self.words)
+
+
+def _special_words(text: str, places: str) -> Iterator[tuple[int, int, str, bool]]:
+    """The words around the marks in `places`: start, end, how they are spelled, and whether it is a run."""
+    mark = places.find(_MASK)
+    while mark >= 0:
+        # A space stands before the first character and after the last.
+        start, end = places.rfind(" ", 0, mark), places.find(" ", mark) - 1
+        for place in _PLACE.finditer(text, start, end):
+            word = normalise(place.group())
+            yield place.start(), place.end(), word, _RUN.match(word) is not None
+        mark = places.find(_MASK, end + 1)
+
+
+class TermFinder:
+    """Finds the terms of a query in texts."""
+
+    def __init__(self, terms: Collection[tuple[str, bool]]) -> None:
+        self._exact = {term for term, prefix in terms if not prefix}
+        self._prefixes = tuple(term for term, prefix in terms if prefix)
+        # Of the words that texts had so far those that a term finds, and how many there were.
+        self._found: dict[_KnownWords, tuple[int, dict[str, str], frozenset[str]]] = {}
+
+    def find(self, text: Text) -> list[tuple[int, int, str]]:
+        """Where the text has terms: start, end, and the term; in no order."""
+        words = text.words
+        of_term, known = self._words_of(text.known)
+        found = {word: of_term[word] for word in known.intersection(words)}
+        if self._prefixes:
+            found.update(_beginning(set(words) - found.keys(), self._prefixes))
+        places: list[tuple[int, int, str]] = []
+        look = text.places.find
         for word, term in found.items():
-            spaced, size = f" {word} ", len(word)
-            start = text.find(spaced)
+            sought, size = f" {word} ", len(word)
+            start = look(sought)
             while start >= 0:
-                yield start, start + size, term
-                start = text.find(spaced, start + size + 1)
-        return
-    spelled = {word: normalise(word) for word in dict.fromkeys(_PLACE.findall(text))}
-    language = _language(spelled.values()) or "english"
-    words = {word for word in spelled.values() if not _RUN.match(word)}
-    plainly = _known_words(language).have(exact, words)
-    if prefixes:
-        plainly.update(_beginning(words - plainly.keys(), prefixes))
-    # Text without spaces is looked through by its characters.
-    found = {place: plainly.get(word, "") for place, word in spelled.items() if word in plainly or word not in words}
-    if not found:
-        return
-    for place in _PLACE.finditer(text):
-        term = found.get(place.group())
-        if term:
-            yield place.start(), place.end(), term
-        elif term is not None:
-            yield from _in_run(place, spelled[place.group()], exact, prefixes)
+                places.append((start, start + size, term))
+                start = look(sought, start + size + 1)
+        for start, end, word, is_run in text.special:
+            if is_run:
+                # Text without spaces is looked through by its characters.
+                places += _in_run(start, end, word, self._exact, self._prefixes)
+            elif word in found:
+                places.append((start, end, found[word]))
+        return places
+
+    def _words_of(self, known: _KnownWords) -> tuple[dict[str, str], frozenset[str]]:
+        number, words, names = self._found.get(known, (-1, {}, frozenset()))
+        if number != (size := known.size):
+            # Others may learn words meanwhile: how many there were is asked first.
+            words = known.having(self._exact)
+            names = frozenset(words)
+            self._found[known] = size, words, names
+        return words, names
 
 
 def _beginning(words: Iterable[str], prefixes: tuple[str, ...]) -> dict[str, str]:
     return {word: prefix for word in words for prefix in prefixes if _fold(word).startswith(prefix)}
 
 
-def _in_run(place: re.Match[str], word: str, exact: Collection[str], prefixes: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
-    start, whole = place.start(), len(word) != len(place.group())
+def _in_run(start: int, end: int, word: str, exact: Collection[str], prefixes: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    whole = len(word) != end - start
     for index, character in enumerate(word):
         pair = word[index : index + 2]
         term = pair if pair in exact else character if character in prefixes else None
         if term is not None:
-            yield (start, place.end(), term) if whole else (start + index, start + index + len(term), term)
+            yield (start, end, term) if whole else (start + index, start + index + len(term), term)
 
 
 class _KnownWords:
@@ -237,21 +291,26 @@ class _KnownWords:
 
     def __init__(self, language: str) -> None:
         self._language = language
+        self.size = 0
         self._words: set[str] = set()
         self._by_form: dict[str, dict[str, int]] = {}
 
-    def have(self, terms: Collection[str], words: set[str]) -> dict[str, str]:
-        """Those of the words that one of the terms finds, with it: the first of the word's forms that is a term."""
-        for word in words - self._words:
+    def learn(self, words: Collection[str]) -> None:
+        if self._words.issuperset(words):
+            return
+        for word in set(words) - self._words:
             for place, form in enumerate(_forms(word, self._language)):
                 self._by_form.setdefault(form, {})[word] = place
             self._words.add(word)
+        self.size = len(self._words)
+
+    def having(self, terms: Collection[str]) -> dict[str, str]:
+        """The words that one of the terms finds, with it: the first of the word's forms that is a term."""
         found: dict[str, tuple[int, str]] = {}
-        for term in terms:
-            forms = self._by_form.get(term)
-            if forms is not None and not words.isdisjoint(forms):
-                for word in words.intersection(forms):
-                    found[word] = min(found.get(word, (_MANY, term)), (forms[word], term))
+        # Others may learn words meanwhile.
+        for term in filter(self._by_form.__contains__, terms):
+            for word, place in self._by_form[term].copy().items():
+                found[word] = min(found.get(word, (_MANY, term)), (place, term))
         return {word: term for word, (_, term) in found.items()}
 
     @property
@@ -392,8 +451,7 @@ def _language(words: Iterable[str]) -> str | None:
     """Which of the languages in Latin letters this is, by its commonest words; None where they do not tell."""
     votes: dict[str, int] = {}
     sample = list(islice(words, _SAMPLE))
-    count = len(sample)
-    for word in [word for word in sample if word in _LANGUAGES_OF]:
+    for word in filter(_LANGUAGES_OF.__contains__, sample):
         for language in _LANGUAGES_OF[word]:
             votes[language] = votes.get(language, 0) + 1
     if not votes:
@@ -401,4 +459,4 @@ def _language(words: Iterable[str]) -> str | None:
     ranked = sorted(votes.items(), key=lambda vote: -vote[1])
     language, best = ranked[0]
     tied = len(ranked) > 1 and ranked[1][1] == best
-    return None if tied or best * 20 < count else language
+    return None if tied or best * 20 < len(sample) else language

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb_framework.store.text import MAX_TERMS, find_terms, index_fields, phrase_terms, query_terms
+from kb_framework.store.text import (
+    _PLACE,
+    MAX_TERMS,
+    _fold,
+    _stems,
+    find_terms,
+    index_fields,
+    is_unspaced,
+    normalise,
+    phrase_terms,
+    query_terms,
+)
 
 
 def matches(text: str, query: str) -> bool:
@@ -141,3 +152,24 @@ def test_which_words_a_text_has_does_not_depend_on_the_texts_before_it() -> None
 
     assert [list(find_terms(text, asked)) for text in reversed(texts)] == first[::-1]
     assert {texts[0][start:end] for start, end, _ in first[0]} == {"Runs", "running"}
+
+
+LETTERS = "abeysz-_'?. \n“—éäßΩα\u0301ﬁ²０Ａ한국日本ｶﾞ\u0e01\u0e33"
+
+
+@given(st.text(LETTERS, max_size=60), st.text("abeysz éäΩ한국日本", min_size=1, max_size=12))
+def test_words_are_pointed_out_where_they_stand(text: str, query: str) -> None:
+    """Whatever else is around them: told by looking at every word of the text alone."""
+    terms = query_terms(query)
+    found = {(start, end) for start, end, _ in find_terms(text, terms)}
+    places = [(place.start(), place.end(), normalise(place.group())) for place in _PLACE.finditer(text)]
+
+    asked = {term for term, prefix in terms if not prefix}
+    plain = {(start, end) for start, end, word in places if not is_unspaced(word)}
+    # Stems of other languages than English depend on the language of the whole text.
+    alone = {
+        (start, end) for start, end, word in places if not is_unspaced(word) and {_fold(word), *_stems([word], "english")} & asked
+    }
+    assert alone <= found
+    for start, end in found - plain:
+        assert any(begin <= start and end <= last and is_unspaced(word) for begin, last, word in places)

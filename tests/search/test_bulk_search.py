@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.testing import Run
+from kb_framework.testing_commands import Commands
 from kb_framework.tokens import token_count
 
 Wire = Callable[[Engine], Callable[[Any], None]]
@@ -221,20 +224,18 @@ def lines(*queries: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def here(corpus: Engine, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+def here(corpus: Engine, kb_commands: Commands) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`kb` as a process of its own, over the shared corpus."""
-    import os
-    import sys
-
-    environment = dict(os.environ)
-    home = environment["KB_DATA_DIR"]
+    corpus_of = {name: value for name, value in os.environ.items() if name.startswith("KB_")}
 
     def run(*arguments: str, stdin: str = "", binary: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        if binary is None:
+            return kb_commands.run(arguments, stdin, **corpus_of)
         done = subprocess.run(
             [sys.executable, "-m", "kb_framework", *arguments],
-            input=stdin.encode() if binary is None else binary,
+            input=binary,
             capture_output=True,
-            env={**environment, "KB_DATA_DIR": home},
+            env={**os.environ, **corpus_of},
             timeout=300,
         )
         return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -82,6 +82,56 @@ def test_s7_the_budget_of_many_is_kept(corpus: Engine, queries: list[dict[str, A
     assert token_count(json.dumps(found, ensure_ascii=False)) <= max_tokens + wrong or len(hits) <= 1
 
 
+SEARCHES = st.fixed_dictionaries(
+    {
+        "query": st.sampled_from(
+            ["keys", "백업", "every backups", "access keys -backup", '"access keys" rotat*', "title:keys", "鍵"]
+        )
+    },
+    optional={
+        "mode": MODES,
+        "k": st.integers(0, 12),
+        "snippet_chars": st.sampled_from([20, 60, 300]),
+        "max_tokens": st.sampled_from([1, 400, 2000]),
+        "syntax": st.booleans(),
+        "facets": st.booleans(),
+        "trace": st.booleans(),
+        "tags": st.sampled_from([["ops"], ["ops", "backup"], []]),
+        "tags_match": st.sampled_from(["any", "all"]),
+        "lang": st.sampled_from(["en", "ko"]),
+        "path_glob": st.sampled_from(["**/*.md", "nowhere/**"]),
+        "trust_min": st.sampled_from(["primary", "generated", "best"]),
+        "media": st.sampled_from([["markdown"], ["text"], ["foo"]]),
+    },
+)
+
+
+@settings(QUICK, max_examples=25)
+@given(st.lists(SEARCHES, min_size=1, max_size=8))
+def test_s7_many_searches_answer_as_each_alone(corpus: Engine, searches: list[dict[str, Any]]) -> None:
+    """Whatever they have in common or not; and their next pages too."""
+    for _ in range(2):
+        items = corpus.bulk_search(searches)["results"]
+        following = []
+        for search, item in zip(searches, items, strict=True):
+            try:
+                alone = corpus.post("/search", search)
+            except EngineError as refused:
+                assert item["error"] == refused.body
+                continue
+            assert _without_times(item["response"]) == _without_times(alone)
+            if alone["next_cursor"]:
+                following.append({**search, "cursor": alone["next_cursor"]})
+        searches = following
+
+
+def _without_times(response: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **response,
+        "trace": response["trace"] and {**response["trace"], "milliseconds": sorted(response["trace"]["milliseconds"])},
+    }
+
+
 @settings(QUICK, max_examples=8)
 @given(st.lists(st.sampled_from(["alpha", "beta", "백업 정책", "gamma delta"]), min_size=1, max_size=4), st.integers(0, 3))
 def test_s4_a_deleted_document_is_gone_from_every_mode_at_once(kb_engine: Engine, texts: list[str], which: int) -> None:

@@ -53,6 +53,7 @@ def test_a_part_of_scifact(kb_engine: Engine) -> None:
     assert found["hybrid"] >= max(found["lexical"], found["vector"]) - 0.002
 
 
+@pytest.mark.above_the_store("about the embedder")
 @pytest.mark.parametrize("name", ["ko-strategyqa-facts", "jsquad"])
 def test_the_english_embedder_does_no_harm_to_other_languages(kb_engine: Engine, name: str) -> None:
     found = figures(kb_engine, part(SHARED / name, 60, 150))

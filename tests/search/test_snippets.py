@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kb_search.snippet import Matcher, cut_snippet
 
+from kb_framework.store.text import Text
+
 FILLER = "other words that say nothing about it and go on for a while "
 
 
 def snippet(text: str, query: str, length: int = 100) -> str:
-    return cut_snippet(text, Matcher(query).find(text), length)
+    return cut_snippet(text, Matcher(query).find(Text(text)), length)
 
 
 @pytest.mark.parametrize(
@@ -73,5 +75,23 @@ def test_s2_any_text_gives_a_part_of_itself(text: str, query: str, length: int) 
     assert len(found) <= max(length, 1)
     inner = found.removeprefix("…").removesuffix("…")
     assert found in text or inner in text
-    for match in Matcher(query).find(text):
-        assert 0 <= match.start < match.end <= len(text)
+    for start, end, _ in Matcher(query).find(Text(text)):
+        assert 0 <= start < end <= len(text)
+
+
+def test_s2_several_queries_over_the_same_texts_find_what_each_finds_alone() -> None:
+    """Words are learnt as texts come, and a matcher remembers what it found among those that were known."""
+    texts = [
+        "The rotation of keys",
+        "policies rotate",
+        "Der Schlüssel und die Rotation sind nicht hier",
+        "백업정책은 매일",
+        "keys",
+    ]
+    queries = ["rotated keys", "policy", "Schlüssel rotieren", "백업", "nothing of it"]
+    together = [Matcher(query) for query in queries]
+    shared = [Text(text) for text in texts]
+
+    for text, words in zip(texts, shared, strict=True):
+        for query, matcher in zip(queries, together, strict=True):
+            assert matcher.find(words) == Matcher(query).find(Text(text))

@@ -80,6 +80,7 @@ def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(kb_home: Any, mon
     assert (hit["chunk_kind"], hit["usage_policy"]) == (None, None)
 
 
+@pytest.mark.above_the_store("schemas are made of models")
 def test_s9_every_versioned_object_has_a_schema_of_its_own(corpus: Engine) -> None:
     names = corpus.get("/wire")["data"]
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kb_framework.store.documents import touch
+from kb_framework.store.side import clusters, ranking
+from kb_framework.store.side.arrays import best_first
 from kb_framework.store.side.tables import TEXT
 from kb_framework.store.tables import document_tags, documents
 
-from .conftest import OTHER, Close, Corpus, some_words
+from .conftest import OTHER, WEIGHTS, Close, Corpus, some_words, vector_of
 
 pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
 
@@ -34,6 +39,16 @@ def tagged(tag: str) -> sa.ColumnElement[bool]:
     return documents.c.id.in_(sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag))
 
 
+@pytest.fixture(params=["small", "large"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Large blocks are searched otherwise: here even those of a few rows are large."""
+    if request.param == "large":
+        monkeypatch.setattr(ranking, "_SMALL", 0)
+        monkeypatch.setattr(clusters, "_LEAST_COMPARED", 0)
+    return request.param
+
+
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("seed", range(3))
 def test_both_ways_of_searching_text_agree(corpus: Corpus, same: Close, seed: int) -> None:
     corpus.fill(120, seed)
@@ -45,6 +60,7 @@ def test_both_ways_of_searching_text_agree(corpus: Corpus, same: Close, seed: in
             same(corpus.text(query, limit=limit), corpus.text(query, limit=limit, side=False))
 
 
+@pytest.mark.usefixtures("blocks")
 def test_what_comes_after_the_index_was_built_is_found_at_once(corpus: Corpus, same: Close) -> None:
     corpus.fill(60)
     corpus.keeper().run()
@@ -54,6 +70,7 @@ def test_what_comes_after_the_index_was_built_is_found_at_once(corpus: Corpus, s
             same(corpus.text(query), corpus.text(query, side=False))
 
 
+@pytest.mark.usefixtures("blocks")
 def test_segments_are_merged_and_still_agree(corpus: Corpus, same: Close) -> None:
     for seed in range(12):
         corpus.fill(20, seed)
@@ -66,6 +83,7 @@ def test_segments_are_merged_and_still_agree(corpus: Corpus, same: Close) -> Non
         same(corpus.vectors(query, limit=30), corpus.exact_vectors(query, limit=30))
 
 
+@pytest.mark.usefixtures("blocks")
 def test_a_deleted_document_is_gone_at_once_wherever_it_was(corpus: Corpus) -> None:
     old = corpus.add(["unique quagga words", "more of the quagga"])
     corpus.fill(30)
@@ -113,6 +131,7 @@ def test_organizations_never_see_each_other(corpus: Corpus, same: Close) -> None
     assert {seq for seq, _ in corpus.vectors("the", limit=500, organization=OTHER)} == foreign
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("limit", [1, 10, 100])
 def test_filters_lose_nothing(corpus: Corpus, same: Close, limit: int) -> None:
     corpus.fill(150)
@@ -181,3 +200,40 @@ def test_segments_that_are_largely_void_are_written_anew(corpus: Corpus, same: C
     assert corpus.count("side_removed") == 0
     same(corpus.text("zebra", limit=50), corpus.text("zebra", limit=50, side=False))
     assert len(corpus.vectors("zebra", limit=50)) == 32
+
+
+@pytest.mark.usefixtures("blocks")
+def test_many_questions_at_once_find_what_each_finds_alone(corpus: Corpus) -> None:
+    for seed in range(4):
+        corpus.fill(25, seed)
+        corpus.keeper().run()
+    corpus.fill(9, 4)
+    for number in (3, 30, 100):
+        corpus.delete(number)
+    index = corpus.space().index_name
+    queries = [*QUERIES, "zebra of the backup"]
+
+    for condition in (None, tagged("t3"), documents.c.id < 40, documents.c.id < 0):
+        for limit in (1, 7, 400):
+            with corpus.store.read() as tx:
+                allowed = None if condition is None else corpus.allowed(condition)
+                backend, connection, owner = tx.backend, tx.connection, tx.organization_id
+                texts = backend.search_texts(connection, owner, queries, allowed, limit, WEIGHTS)
+                vectors = backend.search_all_vectors(connection, index, owner, list(map(vector_of, queries)), allowed, limit)
+                for query, by_words, by_vector in zip(queries, texts, vectors, strict=True):
+                    alone = backend.search_text(connection, owner, query, allowed, limit, WEIGHTS)
+                    assert list(zip(*map(list, by_words), strict=True)) == alone
+                    alone = backend.search_vectors(connection, index, owner, vector_of(query), allowed, limit)
+                    assert list(zip(*map(list, by_vector), strict=True)) == alone
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(-2, 2, width=32), st.integers(1, 5)), max_size=30))
+def test_the_best_come_first_as_sorting_by_each_column_has_them(found: list[tuple[int, float, int]]) -> None:
+    groups, scores, numbers = (np.array(column) for column in zip(*found, strict=True)) if found else (np.empty(0, np.int64),) * 3
+    scores = scores.astype(np.float32)
+    wanted = np.lexsort((numbers, -scores, groups))
+
+    made = best_first(groups, scores, numbers)
+
+    for column in (groups, scores, numbers):
+        assert column[made].tolist() == column[wanted].tolist()

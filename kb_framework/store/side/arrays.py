@@ -100,3 +100,26 @@ def ranges(begins: Array, sizes: Array) -> Array:
     if not len(ends):
         return np.empty(0, np.int64)
     return np.arange(ends[-1]) + np.repeat(begins - (ends - sizes), sizes)
+
+
+def best_of_each(values: Array, count: int) -> tuple[Array, Array]:
+    """Where the largest numbers of each row are: so many, and all that are as large as the last of them."""
+    if values.shape[1] <= count:
+        rows, columns = np.indices(values.shape)
+        return rows.ravel(), columns.ravel()
+    last = np.partition(values, -count, axis=1)[:, -count]
+    rows, columns = np.nonzero(values >= last[:, None])
+    return rows, columns
+
+
+def best_first(groups: Array, scores: Array, numbers: Array) -> Array:
+    """The order by group, then by score, the best first, then by number: as of `np.lexsort`, in less than half of its time.
+
+    Group and score, a 32-bit number, are one 64-bit number here.
+    """
+    # Zero has two signs; bits of negative numbers grow the other way.
+    bits = (scores.astype(np.float32, copy=False) + np.float32(0)).view(np.uint32)
+    rising = np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(1 << 31))
+    keys = (groups.astype(np.uint64) << np.uint64(32)) | ~rising
+    order = np.argsort(numbers, kind="stable")
+    return order[np.argsort(keys[order], kind="stable")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kb_framework.store.side.arrays import Array, ArrayWriter, open_arrays, ranges
+from kb_framework.store.side.arrays import Array, ArrayWriter, best_of_each, open_arrays, ranges
 
 # How many vectors are looked at, at least, and as a share of all: found by measurement (docs/search-at-scale.md).
 _LEAST_ROWS = 16_384
@@ -42,6 +42,19 @@ class VectorBlock:
     # Of each cluster: its middle, and where its rows begin; one more for the end.
     centroids: Array
     starts: Array
+
+    def nearest_to_each(self, queries: Array, limit: int, allowed: Array | None = None) -> tuple[Array, Array, Array]:
+        """As `nearest`, for several queries: of what was found the query, the row and the similarity, in no order."""
+        rows = len(self.seqs) if allowed is None else len(allowed)
+        if rows <= _LEAST_COMPARED:
+            # So few are compared in full, whatever is asked: their numbers are unpacked once.
+            here = np.arange(rows) if allowed is None else allowed
+            similar = similarity(self.vectors[here], queries) * self.scales[here]
+            which, places = best_of_each(similar, limit)
+            return which, here[places], similar[which, places]
+        found = [self.nearest(query, limit, allowed) for query in queries]
+        which = np.repeat(np.arange(len(queries)), [len(rows) for rows, _ in found])
+        return which, np.concatenate([rows for rows, _ in found]), np.concatenate([similar for _, similar in found])
 
     def nearest(self, query: Array, limit: int, allowed: Array | None = None, effort: float = 1.0) -> tuple[Array, Array]:
         """The nearest rows, best first, and their cosine similarity: very likely those, and all where few are allowed.
@@ -96,9 +109,14 @@ class VectorBlock:
         return rows[self.seqs[rows] == seqs]
 
 
-def similarity(vectors: Array, query: Array) -> Array:
-    """Each vector times the query. Not by matrix product: that one waits for threads, which a single query does not need."""
-    return np.vecdot(vectors.astype(np.float32, copy=False), query)
+def similarity(vectors: Array, queries: Array) -> Array:
+    """Each vector times the query, or times each of several.
+
+    Not by matrix product: that one waits for threads, which a single query does not need, and rounds otherwise for many
+    queries than for one.
+    """
+    vectors = vectors.astype(np.float32, copy=False)
+    return np.vecdot(vectors, queries) if queries.ndim == 1 else np.vecdot(vectors[None], queries[:, None])
 
 
 def signs(vectors: Array) -> Array:

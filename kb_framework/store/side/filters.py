@@ -51,8 +51,9 @@ class _Known:
 
 
 class Found(NamedTuple):
-    """Candidates, best first: the segment that each was found in, or the row of the tail; 0 is none."""
+    """Candidates of several queries, the best of each first, with the segment or the row of the tail that it is in; 0 is none."""
 
+    queries: Array
     seqs: Array
     scores: Array
     segments: Array
@@ -98,16 +99,15 @@ class Filter:
             return found
         valid = np.ones(len(found.seqs), bool)
         if waits:
-            rows = self._states(_WAITING, found.seqs[in_tail])
-            valid[in_tail] = [rows.get(seq) == row for seq, row in zip(*(a[in_tail].tolist() for a in found[::3]), strict=True)]
+            valid[in_tail] = self._states(_WAITING, found.seqs[in_tail]) == found.tails[in_tail]
         if self._any_removed():
-            rows = self._states(_REMOVED, found.seqs[~in_tail])
-            if rows:
-                pairs = zip(found.seqs[~in_tail].tolist(), found.segments[~in_tail].tolist(), strict=True)
-                valid[~in_tail] = [rows.get(seq, 0) <= segment for seq, segment in pairs]
+            valid[~in_tail] = self._states(_REMOVED, found.seqs[~in_tail]) <= found.segments[~in_tail]
         found = found.take(valid)
-        first = np.unique(found.seqs, return_index=True)[1]
-        return found if len(first) == len(found.seqs) else found.take(np.sort(first))
+        keys = found.queries * (1 + found.seqs.max(initial=0)) + found.seqs
+        order = np.argsort(keys, kind="stable")
+        again = np.diff(keys[order]) == 0
+        # Sorting keeps the order of what is the same: the first is the best.
+        return found.take(np.delete(np.arange(len(order)), order[1:][again])) if again.any() else found
 
     def _are_allowed(self, seqs: Array) -> Array:
         assert self._known
@@ -116,7 +116,7 @@ class Filter:
         if known is not None:
             return _contains(known, seqs)
         began = time.thread_time()
-        parameters = {"candidates": json.dumps(seqs.tolist())}
+        parameters = {"candidates": json.dumps(np.unique(seqs).tolist())}
         text = self._connection.execute(self._known.of_candidates, parameters).scalar()
         self._known.spent += time.thread_time() - began
         return _contains(_numbers(text), seqs)
@@ -125,9 +125,15 @@ class Filter:
         read = lambda: self._connection.exec_driver_sql(_ANY_REMOVED, (self._side_id,)).first()  # noqa: E731
         return once(self._connection, ("removed", self._side_id), read) is not None
 
-    def _states(self, query: str, seqs: Array) -> dict[int, int]:
-        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(seqs.tolist())))
-        return {row[0]: row[1] for row in rows.fetchall()}
+    def _states(self, query: str, seqs: Array) -> Array:
+        """What the database has for each chunk; 0 where it has nothing."""
+        asked, places = np.unique(seqs, return_inverse=True)
+        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(asked.tolist()))).fetchall()
+        states = np.zeros(len(asked), np.int64)
+        if rows:
+            known = np.array([tuple(row) for row in rows], np.int64)
+            states[np.searchsorted(asked, known[:, 0])] = known[:, 1]
+        return states[places]
 
     def everything(self, *, ask: bool) -> Array | None:
         """The numbers of all allowed chunks, ascending; None if they are not known and not to be asked for, or are all."""

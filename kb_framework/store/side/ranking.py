@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kb_framework.store.side.arrays import Array
+from kb_framework.store.side.arrays import Array, best_of_each, ranges
 from kb_framework.store.side.blocks import TextBlock
 
 _K1, _B = 1.2, 0.75
@@ -22,6 +22,10 @@ _HIGHEST = _K1 + 1
 _LEAST_IDF = 1e-6
 # Sums of 32-bit numbers are off by less than this, so nothing is let go for an error of rounding.
 _SLACK = 1e-4
+# In blocks of so few rows every posting is counted: to choose among them would take longer.
+_SMALL = 8192
+# How many scores are computed at once, for as many queries as there is room.
+_AT_ONCE = 2_000_000
 
 
 def weigh(weights: Sequence[float]) -> Array:
@@ -32,33 +36,102 @@ def weigh(weights: Sequence[float]) -> Array:
 
 
 class Ranking:
-    """One query over all blocks of an organization."""
+    """Several queries over all blocks of an organization."""
 
-    def __init__(self, blocks: Sequence[TextBlock], keys: Sequence[int], rows: int, tokens: int, weighed: Array) -> None:
+    def __init__(
+        self, blocks: Sequence[TextBlock], queries: Sequence[Sequence[int]], rows: int, tokens: int, weighed: Array
+    ) -> None:
         self._blocks = blocks
         self._average = tokens / rows if rows else 1.0
         self._weighed = weighed
-        places = [block.find(np.array(keys, np.uint64)) for block in blocks]
+        keys = np.array([key for query in queries for key in query], np.uint64)
+        owners = np.repeat(np.arange(len(queries)), [len(query) for query in queries])
+        places = [block.find(keys) for block in blocks]
         counts = sum((ends - begins for begins, ends in places), np.zeros(len(keys), np.int64))
-        idf = [max(math.log((rows - n + 0.5) / (n + 0.5)), _LEAST_IDF) if n < rows else _LEAST_IDF for n in counts.tolist()]
-        rarest = sorted((i for i in range(len(keys)) if counts[i]), key=lambda i: -idf[i])
-        self._idf = [idf[i] for i in rarest]
-        # What the words from each one on could give together.
-        self._rest = [_HIGHEST * sum(self._idf[i:]) for i in range(len(rarest) + 1)]
-        self._places = [[(int(begins[i]), int(ends[i])) for i in rarest] for begins, ends in places]
+        there = np.flatnonzero(counts)
+        idf = np.array([_idf(rows, count) for count in counts[there].tolist()])
+        # By query, the rarest first.
+        order = np.lexsort((-idf, owners[there]))
+        self._idf, there = idf[order], there[order]
+        self._places = [(begins[there], ends[there]) for begins, ends in places]
+        # Where the words of each query begin; one more for the end.
+        self._words = np.searchsorted(owners[there], np.arange(len(queries) + 1))
 
-    def best(self, limit: int, allowed: Sequence[Array | None] | None = None) -> list[tuple[Array, Array]]:
-        """Of each block the rows and scores that may be among the best of all, in no order.
+    def best(self, queries: Array, limit: int, allowed: Sequence[Array] | None = None) -> list[tuple[Array, Array, Array]]:
+        """Of each block the query, row and score of what may be among the best of a query, in no order.
 
         `allowed` are the rows, ascending, that may be found in each block (None: all).
         """
-        nothing = np.empty(0, np.uint32), np.empty(0, np.float32)
-        found = [nothing] * len(self._blocks)
+        found = [[(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))] for _ in self._blocks]
+        large = [number for number, block in enumerate(self._blocks) if len(block.seqs) > _SMALL]
+        for number, block in enumerate(self._blocks):
+            if len(block.seqs) <= _SMALL:
+                within = allowed[number] if allowed else None
+                step = max(1, _AT_ONCE // max(1, len(block.seqs)))
+                for begin in range(0, len(queries), step):
+                    found[number].append(self._best_of_each(number, queries[begin : begin + step], limit, within))
+        for query in queries.tolist() if large else ():
+            one = _One(self, query)
+            for number, (rows, scores) in one.best(large, limit, allowed).items():
+                found[number].append((np.full(len(rows), query), rows, scores))
+        return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in found]  # type: ignore[misc]
+
+    def _best_of_each(self, number: int, queries: Array, limit: int, allowed: Array | None) -> tuple[Array, Array, Array]:
+        """Of a small block: every posting of every word is counted, for all queries at once."""
+        block, (begins, ends) = self._blocks[number], self._places[number]
+        rows = len(block.seqs)
+        words = ranges(self._words[queries], sizes := self._words[queries + 1] - self._words[queries])
+        postings = ends[words] - begins[words]
+        places = ranges(begins[words], postings)
+        ids = block.ids[places]
+        parts = self.parts(block, ids, block.codes[places], np.repeat(self._idf[words].astype(np.float32), postings))
+        # One row of scores for each query.
+        at = np.repeat(np.repeat(np.arange(len(queries)), sizes) * rows, postings) + ids
+        scores = np.bincount(at, parts, len(queries) * rows).astype(np.float32).reshape(len(queries), rows)
+        if allowed is not None:
+            kept = scores[:, allowed]
+            scores = np.zeros_like(scores)
+            scores[:, allowed] = kept
+        which, here = best_of_each(scores, limit)
+        values = scores[which, here]
+        there = values > 0
+        return queries[which[there]], here[there].astype(np.uint32), values[there]
+
+    def parts(self, block: TextBlock, ids: Array, codes: Array, idf: Array | np.float32) -> Array:
+        """What each posting gives."""
+        counts = self._weighed[codes]
+        scale = np.float32(_K1 * _B / self._average)
+        norms = block.lengths[ids] * scale
+        norms += np.float32(_K1 * (1 - _B))
+        norms += counts
+        counts *= idf * np.float32(_K1 + 1)
+        counts /= norms
+        return counts
+
+    def words_of(self, query: int) -> slice:
+        return slice(int(self._words[query]), int(self._words[query + 1]))
+
+
+class _One:
+    """One of the queries, over large blocks."""
+
+    def __init__(self, ranking: Ranking, query: int) -> None:
+        self._ranking = ranking
+        self._blocks = ranking._blocks
+        words = ranking.words_of(query)
+        self._idf = ranking._idf[words].tolist()
+        # What the words from each one on could give together.
+        self._rest = [_HIGHEST * sum(self._idf[i:]) for i in range(len(self._idf) + 1)]
+        self._places = [list(zip(begins[words].tolist(), ends[words].tolist(), strict=True)) for begins, ends in ranking._places]
+
+    def best(self, numbers: Sequence[int], limit: int, allowed: Sequence[Array] | None) -> dict[int, tuple[Array, Array]]:
+        """The rows and scores, of some of the blocks, that may be among the best."""
+        found: dict[int, tuple[Array, Array]] = {}
         threshold = 0.0
         # The largest block sets a threshold for the others.
-        for number in sorted(range(len(self._blocks)), key=lambda i: -len(self._blocks[i].seqs)):
+        for number in sorted(numbers, key=lambda i: -len(self._blocks[i].seqs)):
             found[number] = self._best_of(number, limit, threshold, allowed[number] if allowed else None)
-            scores = np.concatenate([scores for _, scores in found])
+            scores = np.concatenate([scores for _, scores in found.values()])
             if len(scores) >= limit:
                 threshold = float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
         return found
@@ -83,7 +156,7 @@ class Ranking:
             else:
                 fresh = ids[scores[ids] == 0]
                 seen.append(fresh)
-            scores[ids] += self._parts(block, ids, codes, self._idf[i])
+            scores[ids] += self._ranking.parts(block, ids, codes, np.float32(self._idf[i]))
         if candidates is None:
             candidates = np.concatenate(seen) if seen else np.empty(0, np.uint32)
         values = scores[candidates]
@@ -103,15 +176,9 @@ class Ranking:
         values = scores[np.concatenate(seen)]
         return max(threshold, float(np.partition(values, rows - limit)[rows - limit]))
 
-    def _parts(self, block: TextBlock, ids: Array, codes: Array, idf: float) -> Array:
-        counts = self._weighed[codes]
-        scale = np.float32(_K1 * _B / self._average)
-        norms = block.lengths[ids] * scale
-        norms += np.float32(_K1 * (1 - _B))
-        norms += counts
-        counts *= np.float32(idf * (_K1 + 1))
-        counts /= norms
-        return counts
+
+def _idf(rows: int, count: int) -> float:
+    return max(math.log((rows - count + 0.5) / (count + 0.5)), _LEAST_IDF) if count < rows else _LEAST_IDF
 
 
 def _only(ids: Array, codes: Array, candidates: Array) -> tuple[Array, Array]:

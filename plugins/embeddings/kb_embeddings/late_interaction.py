@@ -21,7 +21,7 @@ from kb_framework.store.tables import chunks, documents
 from kb_framework.store.text import language_of
 
 # Its share in the new score; the rest is the score that fusion gave.
-_SHARE = 0.3
+_SHARE = 0.15
 
 
 class LateInteraction:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kb_framework.store.text import Text
 from kb_framework.tokens import token_count
 from kb_search.models import HitOut
 from kb_search.snippet import Match, Matcher, cut_snippet
@@ -24,12 +25,32 @@ def cost(data: Any) -> int:
     return token_count(json.dumps(data, ensure_ascii=False))
 
 
+class Content:
+    """The text of a chunk, which several searches may have found."""
+
+    __slots__ = ("_lang", "_words", "text")
+
+    def __init__(self, text: str, lang: str | None = None) -> None:
+        self.text = text
+        self._lang = lang
+        self._words: Text | None = None
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def words(self) -> Text:
+        if self._words is None:
+            self._words = Text(self.text, self._lang)
+        return self._words
+
+
 @dataclass(slots=True)
 class Draft:
     """A hit whose snippet has no length yet."""
 
     hit: HitOut
-    content: str
+    content: Content
     matcher: Matcher
     chars: int
     # What all but the snippet costs.
@@ -41,14 +62,15 @@ class Draft:
 
     def snippet(self, length: int) -> str:
         if len(self.content) <= length:
-            return self.content
+            return self.content.text
         if self.matches is None:
-            self.matches = self.matcher.find(self.content)
-        return cut_snippet(self.content, self.matches, length)
+            self.matches = self.matcher.find(self.content.words)
+        return cut_snippet(self.content.text, self.matches, length)
 
     def finish(self, length: int) -> HitOut:
         self.chars = length
-        self.hit.snippet = self.snippet(length)
+        # Not by pydantic's assignment, which takes longer than making the whole hit.
+        vars(self.hit)["snippet"] = self.snippet(length)
         return self.hit
 
     def refer_to(self, result: int) -> HitOut:

@@ -26,12 +26,11 @@ from kb_search.models import (
     SearchIn,
     SearchOut,
 )
-from kb_search.service import Page, SearchService, envelope
+from kb_search.service import Asked, Page, SearchService, envelope
 
 log = logging.getLogger("kb.search")
 
 _READERS = 4
-_SAMPLE = 4
 # Seconds of work per query, most of it then in the database, which lets others run meanwhile.
 _WORTH_A_THREAD = 0.02
 
@@ -53,6 +52,8 @@ class BulkSearchService:
         self._store = store
         self._search = search
         self._embedding = embedding
+        # How many seconds of work a query was in the call before. Of the first call nothing is known.
+        self._seconds_each = 0.0
 
     def bulk_search(self, asked: BulkSearchIn, actor: Actor, purpose: str = "search") -> BulkSearchOut:
         if len(asked.queries) > MAX_QUERIES:
@@ -65,14 +66,16 @@ class BulkSearchService:
                 query.error = error
         valid = [query for query in queries if query.wanted]
         vectors = self._vectors([query.wanted for query in valid if query.wanted])
-        # A few tell whether the rest is worth the threads: short queries are slower in several, which wait for each other.
-        slow = self._find(valid[:_SAMPLE], vectors, actor, purpose) > _WORTH_A_THREAD
-        parts = [part for start in range(_READERS) if (part := valid[_SAMPLE + start :: _READERS])] if slow else [valid[_SAMPLE:]]
+        # Short queries are slower in several threads, which wait for each other.
+        readers = _READERS if self._seconds_each > _WORTH_A_THREAD else 1
+        parts = [part for start in range(readers) if (part := valid[start::readers])]
         if len(parts) > 1:
-            with ThreadPoolExecutor(len(parts)) as readers:
-                list(readers.map(lambda part: self._find(part, vectors, actor, purpose), parts))
-        elif parts and parts[0]:
-            self._find(parts[0], vectors, actor, purpose)
+            with ThreadPoolExecutor(len(parts)) as threads:
+                spent = list(threads.map(lambda part: self._find(part, vectors, actor, purpose), parts))
+        else:
+            spent = [self._find(part, vectors, actor, purpose) for part in parts]
+        if valid:
+            self._seconds_each = sum(spent) / len(valid)
         self._finish(queries, asked.max_tokens)
         items = [_item(query) for query in queries]
         failed = sum(1 for query in queries if query.error)
@@ -93,30 +96,30 @@ class BulkSearchService:
         return dict(zip(texts, made, strict=True))
 
     def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> float:
-        """Answer some of the queries from one connection; how many seconds of work each of them was."""
+        """Answer some of the queries from one connection; how many seconds of work that was."""
         started = time.thread_time()
 
         def question(tx: Tx) -> None:
             revision = tx.corpus_revision()
+            asked = []
             for query in part:
                 assert query.wanted
                 # What went wrong where this was asked before does not count.
                 query.page = query.drafts = query.answer = query.error = None
-                try:
-                    vector = None if query.wanted.syntax else vectors.get(query.wanted.query)
-                    query.page = self._search.find(tx, query.wanted, actor, revision, purpose=purpose, vector=vector)
-                    query.answer = self._search.answer(query.page)
-                except KBError as error:
-                    query.error = error
-                except Exception as error:  # noqa: BLE001 - whatever one query raises costs that query alone
-                    query.error = _unexpected(error)
+                asked.append(Asked(query.wanted, None if query.wanted.syntax else vectors.get(query.wanted.query)))
+            for query, page in zip(part, self._search.find(tx, asked, actor, revision, purpose=purpose), strict=True):
+                if isinstance(page, Exception):
+                    # Whatever one query raises costs that query alone.
+                    query.error = page if isinstance(page, KBError) else _unexpected(page)
+                else:
+                    query.page, query.answer = page, self._search.answer(page)
             found = [query for query in part if query.page]
             drafts = self._search.drafts(tx, [query.page for query in found if query.page])
             for query, hits in zip(found, drafts, strict=True):
                 query.drafts = hits
 
         self._store.ask(actor.organization_id, question)
-        return (time.thread_time() - started) / max(1, len(part))
+        return time.thread_time() - started
 
     def _finish(self, queries: list[_Query], max_tokens: int | None) -> None:
         """Give the answers their hits: within each query's own budget, then within that of the call."""

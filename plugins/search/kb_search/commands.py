@@ -97,6 +97,13 @@ def search(
         Read up to 100 searches from standard input.
     total_tokens
         With --bulk: what the whole answer may cost a model; a chunk's text is then sent once.
+
+    Examples
+    --------
+    kb search "how often are keys rotated"
+    kb search budget --tag finance --lang en -k 5
+    kb search '"exact phrase" -draft' --syntax
+    echo '{"query": "keys", "k": 3}' | kb search --bulk --json
     """
     options: dict[str, Any] = {
         "mode": mode,

@@ -37,6 +37,11 @@ def evaluate(
         Which kinds of search; all three if not given.
     compare
         Measure once more with this setting changed, as NAME=VALUE; several are changed together.
+
+    Examples
+    --------
+    kb eval my-questions
+    kb eval my-questions --compare KB_EMBEDDER=multilingual
     """
     collection = load_collection(folder)
     modes = mode or list(MODES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import sqlalchemy as sa
 
@@ -18,8 +18,26 @@ from kb_search.models import SearchIn
 
 _TRUST = ("primary", "secondary", "generated")
 _MAGIC = re.compile(r"[*?\[]")
+_FIELDS = (
+    "tag",
+    "tags",
+    "tags_match",
+    "lang",
+    "path_glob",
+    "trust_min",
+    "media",
+    "ingested_after",
+    "doc_id",
+    "doc_type",
+)
 # What the standard library calls otherwise, or nothing at all.
 _MEDIA_TYPES = {"text/markdown": "markdown", "text/x-markdown": "markdown", "message/rfc822": "email", "text/plain": "text"}
+
+
+def filter_key(wanted: SearchIn) -> Hashable:
+    """What two searches with the same filters have in common."""
+    values = (getattr(wanted, name) for name in _FIELDS)
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
 def condition(wanted: SearchIn, plugins: Plugins, tx: Tx) -> sa.ColumnElement[bool] | None:

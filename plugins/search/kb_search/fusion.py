@@ -11,23 +11,26 @@ A chunk that a list does not have is taken to be as good as the last that it has
 A chunk's vector is made of its text and of the title and headings that it stands under. Where many chunks of one context are
 near, it is the context that is near, and small differences among them say little: then they share what the best of them
 gains, and words decide among them. `benchmarks/retrieval.py` measures it.
+
+This is for one search. `fusion_many` does the same for many at once, with numpy, which a command that searches once need not
+import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from kb_framework.api import Candidate, Hit
 
 # Set on the tuning parts of the collections; from 0.4 to 0.55 it makes little difference.
-_VECTOR = 0.5
-_OTHER = 1.0 - _VECTOR
+VECTOR = 0.5
+OTHER = 1.0 - VECTOR
 
 Contexts = Callable[[Collection[int]], Mapping[int, Hashable]]
 
 
 def fuse(
-    lists: Mapping[str, list[Candidate]], limit: int, weights: Mapping[str, float], contexts: Contexts | None = None
+    lists: Mapping[str, Sequence[Candidate]], limit: int, weights: Mapping[str, float], contexts: Contexts | None = None
 ) -> list[Hit]:
     """Every chunk of every list, best first. `limit` is how long a list could be; `weights` lower those that know less.
 
@@ -48,7 +51,7 @@ def fuse(
         gains["vector"] = _shared(gains["vector"], contexts(list(scores)))
     fused = dict.fromkeys(scores, 0.0)
     for name, gained in gains.items():
-        weight = (_VECTOR if name == "vector" else _OTHER) * weights.get(name, 1.0)
+        weight = (VECTOR if name == "vector" else OTHER) * weights.get(name, 1.0)
         for chunk, gain in gained.items():
             fused[chunk] += weight * gain
     order = sorted([(-score, min(ranks[chunk].values()), chunk) for chunk, score in fused.items()])

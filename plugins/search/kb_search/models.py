@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, ConfigDict, Field
 
-from kb_framework.validation import Body, Id, Tag, Text
+from kb_framework.validation import Body, Id, Model, Tag, Text
 from kb_framework.wire import ErrorV1
 
 Mode = Literal["lexical", "vector", "hybrid"]
@@ -84,7 +84,11 @@ class BulkSearchIn(Body):
     ] = None
 
 
-class Wire(BaseModel):
+def _is_absent(value: Any) -> bool:
+    return value is None
+
+
+class Wire(Model):
     """What is sent has exactly these fields; the published schemas say so."""
 
     model_config = ConfigDict(extra="forbid")
@@ -124,12 +128,12 @@ class HitOut(Wire):
     chunk_kind: str | None
     usage_policy: str | None
     snippet_ref: Annotated[
-        int | None, Field(description="In a bulk answer with a budget: the index of the result that has this chunk's snippet.")
+        int | None,
+        Field(
+            description="In a bulk answer with a budget: the index of the result that has this chunk's snippet.",
+            exclude_if=_is_absent,
+        ),
     ] = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), "snippet_ref")
 
 
 class FacetOut(Wire):
@@ -170,11 +174,7 @@ class SearchOut(Wire):
     truncated: Annotated[bool, Field(description="Whether `max_tokens` shortened snippets or dropped hits.")]
     trace: TraceOut | None
     hint: str | None
-    facets: Annotated[FacetsOut | None, Field(description="Only where they were asked for.")] = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(handler(self), "facets")
+    facets: Annotated[FacetsOut | None, Field(description="Only where they were asked for.", exclude_if=_is_absent)] = None
 
 
 class BulkSearchItem(Wire):
@@ -212,9 +212,3 @@ class PlaceOut(Wire):
     doc_path: str | None
     title: str
     citation: str
-
-
-def _without(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    if fields[name] is None:
-        del fields[name]
-    return fields

@@ -42,6 +42,10 @@ def open_hit(
         The number of a hit of the last search, a chunk's id, or doc:ID for a document.
     print
         Print the path, and open nothing.
+
+    Examples
+    --------
+    kb open 1
     """
     place = _find(cli, hit)
     path = _source(cli, place)

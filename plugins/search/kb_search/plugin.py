@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
+    from kb_framework.columns import Candidates, Hits
     from kb_framework.store.store import Tx
 
 
@@ -39,7 +41,11 @@ def kb_wire_objects() -> list[api.WireObject]:
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("search", "kb_search.routes:handlers")]
+    direct = (
+        api.Direct("/search", "search", "search", "kb_search.models:SearchIn"),
+        api.Direct("/search/bulk", "bulk_searching", "bulk_search", "kb_search.models:BulkSearchIn"),
+    )
+    return [api.Routes("search", "kb_search.routes:handlers", under=("search",), direct=direct)]
 
 
 @hookimpl
@@ -54,8 +60,30 @@ def kb_retrievers() -> list[api.Retriever]:
 def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit]:
     from kb_search.contexts import contexts
     from kb_search.fusion import fuse
+    from kb_search.nearby import lift
 
-    return fuse(lists, query.limit, query.weights, lambda chunks: contexts(chunks, tx))
+    hits = fuse(lists, query.limit, query.weights, lambda chunks: contexts(chunks, tx))
+    return lift(hits, _vectors_count(query, lists), tx)
+
+
+@hookimpl
+def kb_fuse_many(queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx) -> list[Hits] | None:
+    if len(queries) == 1 and "numpy" not in sys.modules:
+        # Importing it would take longer than a search.
+        return None
+
+    from kb_search.contexts import contexts
+    from kb_search.fusion_many import Lists, fuse_many
+    from kb_search.nearby import lift_many
+
+    searches = [Lists(found, query.limit, query.weights) for query, found in zip(queries, lists, strict=True)]
+    made = fuse_many(searches, lambda chunks: contexts(chunks, tx))
+    lift_many(made, [_vectors_count(query, found) for query, found in zip(queries, lists, strict=True)], tx)
+    return made
+
+
+def _vectors_count(query: api.RetrievalQuery, lists: Mapping[str, Sequence[api.Candidate]]) -> float:
+    return query.weights.get("vector", 1.0) if lists.get("vector") else 0.0
 
 
 @hookimpl

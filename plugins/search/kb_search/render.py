@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kb_framework.console import harmless
+from kb_framework.store.text import Text
 from kb_search.snippet import Matcher
 
 _BAR = 10
@@ -76,11 +77,11 @@ def _bar(score: float, best: float, look: Style) -> str:
 def _marked(line: str, matcher: Matcher, look: Style, outer: str = "") -> str:
     """The line with the words of the query standing out."""
     parts, place = [], 0
-    for match in matcher.find(line):
-        if match.end > place:
-            start = max(match.start, place)
-            parts += [line[place:start], look.mark, line[start : match.end], look.plain, outer]
-            place = match.end
+    for begin, end, _ in matcher.find(Text(line)):
+        if end > place:
+            start = max(begin, place)
+            parts += [line[place:start], look.mark, line[start:end], look.plain, outer]
+            place = end
     return "".join([*parts, line[place:]])
 
 

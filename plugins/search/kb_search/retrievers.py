@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kb_framework.api import Candidate, RetrievalQuery
+from kb_framework.columns import Candidates
 from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable
 from kb_framework.languages import LanguageAdvice
 from kb_framework.store.chunks import allowed_chunks
+from kb_framework.store.expression import Expression
 from kb_framework.store.store import Tx
 from kb_framework.store.text import in_latin_letters, language_of
 
@@ -21,14 +25,26 @@ _UNKNOWN_SCRIPT = 0.0
 class LexicalRetriever:
     """Full text, by BM25."""
 
-    def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        owner = tx.organization_id
-        if query.expression is not None:
-            allowed = allowed_chunks(query, tx)
-            found = tx.backend.search_expression(tx.connection, owner, query.expression, allowed, query.limit, _WEIGHTS)
-        else:
+    def retrieve(self, query: RetrievalQuery, tx: Tx) -> Sequence[Candidate]:
+        return self.retrieve_all([query], tx)[0]
+
+    def retrieve_all(self, queries: Sequence[RetrievalQuery], tx: Tx) -> list[Sequence[Candidate]]:
+        found: list[Sequence[Candidate]] = [()] * len(queries)
+        for same in _alike(queries):
+            query = queries[same[0]]
             allowed = None if query.condition is None else allowed_chunks(query, tx)
-            found = tx.backend.search_text(tx.connection, owner, query.text, allowed, query.limit, _WEIGHTS)
+            texts = [queries[number].text for number in same]
+            lists = tx.backend.search_texts(tx.connection, tx.organization_id, texts, allowed, query.limit, _WEIGHTS)
+            for number, columns in zip(same, lists, strict=True):
+                found[number] = Candidates(*columns)
+        for number, query in enumerate(queries):
+            if query.expression is not None:
+                found[number] = self._matching(query, query.expression, tx)
+        return found
+
+    def _matching(self, query: RetrievalQuery, expression: Expression, tx: Tx) -> list[Candidate]:
+        allowed = allowed_chunks(query, tx)
+        found = tx.backend.search_expression(tx.connection, tx.organization_id, expression, allowed, query.limit, _WEIGHTS)
         return list(map(Candidate._make, found))
 
 
@@ -50,13 +66,42 @@ class VectorRetriever:
         # Whoever asks in a language that the model knows is not told of the others.
         return self._advice.on(tx) if self.weight(query) < 1.0 else None
 
-    def retrieve(self, query: RetrievalQuery, tx: Tx) -> list[Candidate]:
-        vectors = [query.vector] if query.vector else self._embedding.encode([query.text])
-        if vectors is None:
-            raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
+    def retrieve(self, query: RetrievalQuery, tx: Tx) -> Sequence[Candidate]:
+        return self.retrieve_all([query], tx)[0]
+
+    def retrieve_all(self, queries: Sequence[RetrievalQuery], tx: Tx) -> list[Sequence[Candidate]]:
+        vectors = self._vectors(queries)
+        found: list[Sequence[Candidate]] = [()] * len(queries)
         space = self._embedding.space(tx)
-        if space is None or not any(vectors[0]):
-            return []
-        allowed = None if query.condition is None else allowed_chunks(query, tx)
-        found = tx.backend.search_vectors(tx.connection, space.index_name, tx.organization_id, vectors[0], allowed, query.limit)
-        return list(map(Candidate._make, found))
+        if space is None:
+            return found
+        for same in _alike(queries, expressions=True):
+            query = queries[same[0]]
+            allowed = None if query.condition is None else allowed_chunks(query, tx)
+            # A text of which the model knows no word is near to nothing.
+            some = [number for number in same if any(vectors[number])]
+            given = [vectors[number] for number in some]
+            lists = tx.backend.search_all_vectors(
+                tx.connection, space.index_name, tx.organization_id, given, allowed, query.limit
+            )
+            for number, columns in zip(some, lists, strict=True):
+                found[number] = Candidates(*columns)
+        return found
+
+    def _vectors(self, queries: Sequence[RetrievalQuery]) -> list[bytes]:
+        texts = list(dict.fromkeys(query.text for query in queries if not query.vector))
+        made = self._embedding.encode(texts) if texts else []
+        if made is None:
+            raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
+        known = dict(zip(texts, made, strict=True))
+        return [query.vector or known[query.text] for query in queries]
+
+
+def _alike(queries: Sequence[RetrievalQuery], *, expressions: bool = False) -> list[list[int]]:
+    """The numbers of queries that may find the same and as much; those with expressions only where they are asked for."""
+    groups: dict[tuple[int | None, int], list[int]] = {}
+    for number, query in enumerate(queries):
+        if query.expression is None or expressions:
+            key = (None if query.condition is None else id(query.condition), query.limit)
+            groups.setdefault(key, []).append(number)
+    return list(groups.values())

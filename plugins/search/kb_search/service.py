@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,10 +19,11 @@ from kb_framework.store.chunks import citation, hit_columns
 from kb_framework.store.sql import among, among_given
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, document_tags, documents
-from kb_search.budget import Draft, Fitted, cost, fit, unlimited
+from kb_framework.validation import made
+from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest
 from kb_search.facets import count_facets
-from kb_search.filters import condition
+from kb_search.filters import condition, filter_key
 from kb_search.models import FacetsOut, HitOut, PlaceOut, RetrievalOut, SearchIn, SearchOut, TracedOut, TraceOut
 from kb_search.snippet import Matcher
 from kb_search.syntax import parse
@@ -34,7 +35,6 @@ _ALONE = 25
 _POOL = 150
 _GROWTH = 4
 _DOCUMENT_FIELDS = ("doc_type", "title", "path", "lang", "media", "trust", "indexed_at")
-_ROW_FIELDS = frozenset(("seq", "id", "document_id", "content", "metadata", *_DOCUMENT_FIELDS))
 _TAGS = (
     sa.select(document_tags.c.document_id, document_tags.c.tag)
     .where(among_given(document_tags.c.document_id, "numbers"))
@@ -62,6 +62,50 @@ class Page:
     hint: str | None
 
 
+class Asked(NamedTuple):
+    """A search, and its vector if that is there already, or the reason why it could not be made: it is not tried again."""
+
+    wanted: SearchIn
+    vector: bytes | KBError | None = None
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search on its way to its page."""
+
+    number: int
+    wanted: SearchIn
+    digest: bytes
+    before: int
+    query: RetrievalQuery
+    # Why there is no vector.
+    problem: KBError | None
+    found: Retrieved | None = None
+    ranking: Sequence[Hit] = ()
+    error: Exception | None = None
+
+    def take(self, found: Retrieved | Exception) -> None:
+        if isinstance(found, Exception):
+            self.error = found
+            return
+        self.found = found
+        if not self.ranking:
+            self.ranking = found.hits
+        else:
+            shown = {hit.chunk for hit in self.ranking}
+            self.ranking = [*self.ranking, *(hit for hit in found.hits if hit.chunk not in shown)]
+
+    @property
+    def end(self) -> int:
+        return self.before + self.wanted.k
+
+    @property
+    def needs_more(self) -> bool:
+        if self.error or not self.found or len(self.ranking) > self.end:
+            return False
+        return any(len(items) >= self.query.limit for items in self.found.lists.values())
+
+
 class SearchService:
     def __init__(self, store: Store, retrieval: Retrieval, plugins: Plugins) -> None:
         self._store = store
@@ -71,7 +115,9 @@ class SearchService:
     def search(self, wanted: SearchIn, actor: Actor, purpose: str = "search") -> SearchOut:
         def question(tx: Tx) -> tuple[Page, list[Draft], SearchOut]:
             # The revision is that of the view that is searched, so a page that a lagging replica shows goes on there.
-            page = self.find(tx, wanted, actor, tx.corpus_revision(), purpose=purpose)
+            (page,) = self.find(tx, [Asked(wanted)], actor, tx.corpus_revision(), purpose=purpose)
+            if isinstance(page, Exception):
+                raise page
             (drafts,) = self.drafts(tx, [page])
             return page, drafts, self.answer(page)
 
@@ -98,20 +144,42 @@ class SearchService:
     # The steps, which a call of many searches takes for all of them together
 
     def find(
+        self, tx: Tx, asked: Sequence[Asked], actor: Actor, revision: int, *, purpose: str = "search"
+    ) -> list[Page | Exception]:
+        """The hits of a page for each search, or why it failed."""
+        started = time.perf_counter()
+        searches: list[_Search] = []
+        failed: dict[int, Exception] = {}
+        conditions: dict[Hashable, sa.ColumnElement[bool] | None] = {}
+        for number, one in enumerate(asked):
+            try:
+                searches.append(self._begun(tx, number, one, actor, revision, purpose, conditions))
+            except Exception as error:  # noqa: BLE001 - it costs this search alone
+                failed[number] = error
+        self._rank(tx, searches)
+        spent = (time.perf_counter() - started) * 1000 / max(1, len(asked))
+        found: list[Page | Exception | None] = [failed.get(number) for number in range(len(asked))]
+        for search in searches:
+            try:
+                found[search.number] = _page(tx, search, revision, spent)
+            except Exception as error:  # noqa: BLE001 - as above
+                found[search.number] = error
+        return [page for page in found if page is not None]
+
+    def _begun(
         self,
         tx: Tx,
-        wanted: SearchIn,
+        number: int,
+        asked: Asked,
         actor: Actor,
         revision: int,
-        *,
-        purpose: str = "search",
-        vector: bytes | KBError | None = None,
-    ) -> Page:
-        """The hits of a page. A `vector` that is there need not be made; one that could not be made need not be tried."""
-        started = time.perf_counter()
+        purpose: str,
+        conditions: dict[Hashable, sa.ColumnElement[bool] | None],
+    ) -> _Search:
+        wanted, vector = asked
         digest = search_digest(wanted, actor.organization_id)
         before = self._cursors.read(wanted.cursor, revision, digest) if wanted.cursor is not None else 0
-        query = self._query(tx, wanted, actor, purpose)
+        query = self._query(tx, wanted, actor, purpose, conditions)
         problem = vector if isinstance(vector, KBError) else None
         if problem is not None and wanted.mode == "vector":
             raise problem
@@ -119,30 +187,28 @@ class SearchService:
             query = query._replace(retrievers=("lexical",))
         elif isinstance(vector, bytes):
             query = query._replace(vector=vector)
-        found, ranking = self._rank(tx, query, before + wanted.k + 1)
-        if problem is not None and wanted.mode == "hybrid":
-            found.degraded["vector"] = problem.message
-        hits = ranking[before : before + wanted.k]
-        facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
-        spent = round((time.perf_counter() - started) * 1000, 3)
-        trace = _trace(tx, found, revision, spent) if wanted.trace else None
-        more, matcher = len(ranking) > before + wanted.k, Matcher(query.text)
-        return Page(wanted, hits, before, more, revision, digest, matcher, facets, trace, _hint(found))
+        return _Search(number, wanted, digest, before, query, problem if wanted.mode == "hybrid" else None)
 
     def drafts(self, tx: Tx, pages: Sequence[Page]) -> list[list[Draft]]:
         """What is to be said of the hits of all pages, read at once."""
         numbers = {hit.chunk for page in pages for hit in page.hits}
         asked = {"owner": tx.organization_id, "numbers": json.dumps(list(numbers))}
-        rows = {row["seq"]: row for row in tx.rows(self._rows_of_hits, asked)}
+        rows = {row.pop("seq"): row for row in tx.rows(self._rows_of_hits, asked)}
         tags: dict[int, list[str]] = {row["document_id"]: [] for row in rows.values()}
         for number, tag in tx.execute(_TAGS, {"numbers": json.dumps(list(tags))}).all():
             tags[number].append(tag)
+        described = {number: _Described(row, tags[row["document_id"]]) for number, row in rows.items()}
+        for page in pages:
+            for hit in page.hits:
+                if (chunk := described.get(hit.chunk)) and len(chunk.content) > page.wanted.snippet_chars:
+                    # All words are learnt before any are looked for: what a query finds among them is then told once.
+                    _ = chunk.content.words
         return [
             [
-                _draft(page, rank, hit, row, tags[row["document_id"]])
+                _draft(page, rank, hit, chunk)
                 for rank, hit in enumerate(page.hits, page.shown_before + 1)
                 # An index that was changed behind its back may name what is not there.
-                if (row := rows.get(hit.chunk)) is not None
+                if (chunk := described.get(hit.chunk)) is not None
             ]
             for page in pages
         ]
@@ -167,9 +233,20 @@ class SearchService:
             answer.next_cursor = self._cursors.write(page.shown_before + len(fitted.hits), page.revision, page.digest)
         return answer
 
-    def _query(self, tx: Tx, wanted: SearchIn, actor: Actor, purpose: str) -> RetrievalQuery:
+    def _query(
+        self,
+        tx: Tx,
+        wanted: SearchIn,
+        actor: Actor,
+        purpose: str,
+        conditions: dict[Hashable, sa.ColumnElement[bool] | None],
+    ) -> RetrievalQuery:
         retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
-        where = condition(wanted, self._plugins, tx)
+        # The same filters are the same condition, so that searches which have them in common look at it once.
+        key = filter_key(wanted)
+        if key not in conditions:
+            conditions[key] = condition(wanted, self._plugins, tx)
+        where = conditions[key]
         limit = _POOL if len(retrievers) > 1 else _ALONE
         query = RetrievalQuery(wanted.query, actor, limit, retrievers, purpose, where)
         if not wanted.syntax:
@@ -180,19 +257,19 @@ class SearchService:
         where = matches if where is None else sa.and_(where, matches)
         return query._replace(text=parsed.words, condition=where, expression=parsed.expression)
 
-    def _rank(self, tx: Tx, query: RetrievalQuery, needed: int) -> tuple[Retrieved, list[Hit]]:
-        """At least so many hits, if there are, in an order that does not depend on how many are needed.
+    def _rank(self, tx: Tx, searches: list[_Search]) -> None:
+        """Find at least as many hits as are needed, if there are, in an order that does not depend on how many that is.
 
         What fusion makes of a list depends on how long it is. So a longer list only adds behind what shorter ones gave.
         """
-        ranking: dict[int, Hit] = {}
-        while True:
-            found = self._retrieval.search(query, tx)
-            for hit in found.hits:
-                ranking.setdefault(hit.chunk, hit)
-            if len(ranking) >= needed or all(len(items) < query.limit for items in found.lists.values()):
-                return found, list(ranking.values())
-            query = query._replace(limit=query.limit * _GROWTH)
+        pending = searches
+        while pending:
+            answers = self._retrieval.search_all([search.query for search in pending], tx)
+            for search, found in zip(pending, answers, strict=True):
+                search.take(found)
+            pending = [search for search in pending if search.needs_more]
+            for search in pending:
+                search.query = search.query._replace(limit=search.query.limit * _GROWTH)
 
     @cached_property
     def _rows_of_hits(self) -> sa.Select:
@@ -218,6 +295,20 @@ class SearchService:
             return Cursors(bytes.fromhex(tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))))
 
 
+def _page(tx: Tx, search: _Search, revision: int, milliseconds: float) -> Page:
+    wanted, found, ranking = search.wanted, search.found, search.ranking
+    if search.error or not found:
+        raise search.error or AssertionError("nobody was asked")
+    if search.problem is not None:
+        found.degraded["vector"] = search.problem.message
+    facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
+    trace = _trace(tx, found, revision, milliseconds) if wanted.trace else None
+    hits, more = list(ranking[search.before : search.end]), len(ranking) > search.end
+    return Page(
+        wanted, hits, search.before, more, revision, search.digest, Matcher(search.query.text), facets, trace, _hint(found)
+    )
+
+
 def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> TraceOut:
     numbers = {item.chunk for items in (*found.lists.values(), found.hits) for item in items}
     ids = {row.seq: row.id for row in tx.execute(sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers)))}
@@ -233,7 +324,7 @@ def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> Trac
         lists={name: told(items) for name, items in found.lists.items()},
         fusion=told(found.hits),
         degraded=found.degraded,
-        milliseconds={**found.milliseconds, "total": milliseconds},
+        milliseconds={**found.milliseconds, "total": round(milliseconds, 3)},
         revision=revision,
     )
 
@@ -243,38 +334,56 @@ def envelope(answer: SearchOut) -> int:
     return cost(answer.model_copy(update={"hits": [], "trace": None, "facets": None, "next_cursor": "-" * 52}).model_dump())
 
 
-def _draft(page: Page, rank: int, hit: Hit, row: Mapping[str, Any], tags: list[str]) -> Draft:
-    wanted = page.wanted
-    out = HitOut.model_construct(
-        rank=rank,
-        score=hit.score,
-        score_kind=_SCORE_KINDS[wanted.mode],
-        chunk_id=row["id"],
-        doc_id=row["document_id"],
-        doc_path=row["path"],
-        title=row["title"],
-        heading_path=list(row["metadata"].get("heading_path") or []),
-        snippet=None,
-        citation=citation(row["path"], row["document_id"], row["metadata"]),
-        retrieval=RetrievalOut.model_construct(
-            method=wanted.mode,
-            fusion_score=hit.score if wanted.mode == "hybrid" else None,
-            lexical_score=hit.scores.get("lexical"),
-            vector_score=hit.scores.get("vector"),
-            lexical_rank=hit.ranks.get("lexical"),
-            vector_rank=hit.ranks.get("vector"),
-        ),
-        tags=tags,
-        doc_type=row["doc_type"],
-        lang=row["lang"],
-        media=row["media"],
-        trust=row["trust"],
-        indexed_at=row["indexed_at"],
-        snippet_ref=None,
-        # What plugins added to chunks and want to be seen; these two are always there.
-        **{"chunk_kind": None, "usage_policy": None, **{name: row[name] for name in row if name not in _ROW_FIELDS}},
-    )
-    return Draft(out, row["content"], page.matcher, wanted.snippet_chars)
+class _Described:
+    """What is to be said of a chunk, whoever found it."""
+
+    __slots__ = ("content", "fields", "more")
+
+    def __init__(self, row: dict[str, Any], tags: list[str]) -> None:
+        metadata = row.pop("metadata")
+        self.content = Content(row.pop("content"), row["lang"])
+        path, number = row.pop("path"), row.pop("document_id")
+        self.fields = {
+            "chunk_id": row.pop("id"),
+            "doc_id": number,
+            "doc_path": path,
+            "heading_path": list(metadata.get("heading_path") or []),
+            "snippet": None,
+            "citation": citation(path, number, metadata),
+            "tags": tags,
+            "snippet_ref": None,
+            "title": row.pop("title"),
+            "doc_type": row.pop("doc_type"),
+            "lang": row.pop("lang"),
+            "media": row.pop("media"),
+            "trust": row.pop("trust"),
+            "indexed_at": row.pop("indexed_at"),
+            # These two are always there.
+            "chunk_kind": row.pop("chunk_kind", None),
+            "usage_policy": row.pop("usage_policy", None),
+        }
+        # What else plugins added to chunks and want to be seen.
+        self.more = row
+
+
+def _draft(page: Page, rank: int, hit: Hit, chunk: _Described) -> Draft:
+    mode = page.wanted.mode
+    retrieval = {
+        "method": mode,
+        "fusion_score": hit.score if mode == "hybrid" else None,
+        "lexical_score": hit.scores.get("lexical"),
+        "vector_score": hit.scores.get("vector"),
+        "lexical_rank": hit.ranks.get("lexical"),
+        "vector_rank": hit.ranks.get("vector"),
+    }
+    own = {
+        "rank": rank,
+        "score": hit.score,
+        "score_kind": _SCORE_KINDS[mode],
+        "retrieval": made(RetrievalOut, retrieval),
+    }
+    out = made(HitOut, own | chunk.fields, chunk.more)
+    return Draft(out, chunk.content, page.matcher, page.wanted.snippet_chars)
 
 
 def _hint(found: Retrieved) -> str | None:

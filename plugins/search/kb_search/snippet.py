@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import NamedTuple
 
-from kb_framework.store.text import find_terms, query_terms
+from kb_framework.store.text import TermFinder, Text, query_terms
 
 _ELLIPSIS = "…"
 # Words of so few letters are seldom what a person looks for.
@@ -15,12 +14,8 @@ _AGAIN = 0.05
 _BEFORE = 0.25
 
 
-class Match(NamedTuple):
-    """Where, in the original text, which term was found."""
-
-    start: int
-    end: int
-    term: str
+# Where, in the original text, which term was found: start, end, term.
+Match = tuple[int, int, str]
 
 
 class Matcher:
@@ -29,10 +24,11 @@ class Matcher:
     def __init__(self, query: str) -> None:
         terms = query_terms(query)
         # Small words say something only where there are no others.
-        self._terms = [pair for pair in terms if not (pair[0].isascii() and len(pair[0]) <= _SMALL_WORD)] or terms
+        telling = [pair for pair in terms if not (pair[0].isascii() and len(pair[0]) <= _SMALL_WORD)]
+        self._finder = TermFinder(telling or terms)
 
-    def find(self, text: str) -> list[Match]:
-        return sorted(Match(*place) for place in find_terms(text, self._terms))
+    def find(self, text: Text) -> list[Match]:
+        return sorted(self._finder.find(text))
 
 
 def cut_snippet(text: str, matches: list[Match], length: int) -> str:
@@ -53,23 +49,28 @@ def cut_snippet(text: str, matches: list[Match], length: int) -> str:
 
 def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
     """The start of the first and the end of the last match of the best stretch of so many characters."""
-    best, place, last, value = 0.0, (0, 0), 0, 0.0
+    best, place, last, value, count = 0.0, (0, 0), 0, 0.0, len(matches)
     inside: dict[str, int] = {}
-    for index, match in enumerate(matches):
-        while last < len(matches) and matches[last].end <= match.start + room:
-            times = inside.get(matches[last].term, 0)
+    for index, (start, _, word) in enumerate(matches):
+        limit = start + room
+        while last < count and matches[last][1] <= limit:
+            term = matches[last][2]
+            times = inside.get(term, 0)
             # Different words count most; the same word again counts a little.
             value += _AGAIN if times else 1.0
-            inside[matches[last].term] = times + 1
+            inside[term] = times + 1
             last += 1
         if last == index:
             # It is longer than the room there is.
             last += 1
             continue
         if value > best + 1e-9:
-            best, place = value, (match.start, matches[last - 1].end)
-        inside[match.term] -= 1
-        value -= _AGAIN if inside[match.term] else 1.0
+            best, place = value, (start, matches[last - 1][1])
+        if last == count:
+            # What begins later has less.
+            break
+        inside[word] -= 1
+        value -= _AGAIN if inside[word] else 1.0
     return place
 
 
@@ -77,9 +78,10 @@ def _word_start(text: str, begin: int, latest: int) -> int:
     """The start of a word at or after `begin`; where there are no spaces, the start of a character with its marks."""
     if text[begin - 1].isspace():
         return begin
-    space = next((place for place in range(begin, latest) if text[place].isspace()), None)
-    if space is not None:
-        return space + 1
+    between = text[begin:latest]
+    first = len(between.split(None, 1)[0]) if between and not between[0].isspace() else 0
+    if first < len(between):
+        return begin + first + 1
     while begin < latest and _goes_on(text, begin):
         begin += 1
     return begin
@@ -88,9 +90,10 @@ def _word_start(text: str, begin: int, latest: int) -> int:
 def _word_end(text: str, earliest: int, end: int) -> int:
     if text[end].isspace():
         return end
-    space = next((place for place in range(end - 1, earliest - 1, -1) if text[place].isspace()), None)
-    if space is not None:
-        return space
+    between = text[earliest:end]
+    last = len(between.rsplit(None, 1)[-1]) if between and not between[-1].isspace() else 0
+    if last < len(between):
+        return end - last - 1
     while end > earliest and _goes_on(text, end):
         end -= 1
     return end
