@@ -14,7 +14,6 @@ from kb_framework.errors import StoreUnusable
 from kb_framework.store import limits, tables
 from kb_framework.store.documents import add_missing_text, show_active_space, vector_indexes
 from kb_framework.store.side import tables as side
-from kb_framework.store.text import ANALYSIS
 
 if TYPE_CHECKING:
     from kb_framework.store.store import Store, Tx
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 HOST = "host"
 # Counts the ways in which text has been turned into words and kept: a database that was indexed in a former way is indexed anew.
 FULL_TEXT = "full text"
+# How `kb_framework.store.text` makes words of texts. It is not asked itself: most commands need no words.
+ANALYSIS = 3
 # While another database is being copied into this one, it says so in the place of a plugin; its name tells which database.
 UNFINISHED_COPY = "unfinished copy"
 _BATCH = 1000

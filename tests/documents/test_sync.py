@@ -20,6 +20,7 @@ from kb_framework.client import Engine
 from kb_framework.console import Cli
 from kb_framework.errors import EngineError, InvalidInput
 from kb_framework.plugins import Plugins
+from kb_framework.testing import Run
 
 
 class Here:
@@ -34,6 +35,7 @@ class Here:
     def run(self, command: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         command(*arguments, **options, cli=self._cli)
         found = json.loads(self._capsys.readouterr().out)
+        self.files = found["files"]
         return {key: value for key, value in found.items() if isinstance(value, int) and value}
 
     def sync(self, folder: Path, **options: Any) -> dict[str, Any]:
@@ -84,6 +86,56 @@ def test_a_touched_file_with_the_same_content_is_unchanged(here: Here, notes: Pa
 
     assert here.sync(notes) == {"unchanged": 4}
     assert here.sync(notes) == {"unchanged": 4}
+
+
+def test_what_could_not_be_read_is_told_again_and_not_read_again(here: Here, kb_engine: Engine, notes: Path) -> None:
+    broken = notes / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.4 and nothing more")
+    assert here.sync(notes) == {"added": 4, "failed": 1}
+    jobs = kb_engine.list_jobs()["meta"]["total"]
+
+    for again in (here.sync, here.add):
+        assert again(notes) == {"unchanged": 4, "failed": 1}
+        (told,) = [file for file in here.files if file["state"] == "failed"]
+        assert told["path"] == "notes/broken.pdf" and told["reason"] and told["read"] is False
+        assert kb_engine.get_job(told["job_id"])["error"] == told["reason"]
+    assert kb_engine.list_jobs()["meta"]["total"] == jobs
+
+    assert here.sync(notes, retry=True) == {"unchanged": 4, "failed": 1}
+    assert kb_engine.list_jobs()["meta"]["total"] == jobs + 1
+    assert here.sync(notes) == {"unchanged": 4, "failed": 1}
+
+    broken.write_text("It is a text now.", encoding="utf-8")
+    assert here.sync(notes) == {"added": 1, "unchanged": 4}
+    assert here.sync(notes) == {"unchanged": 5}
+
+
+def test_a_changed_file_that_cannot_be_read_is_not_read_again_and_its_document_stays(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
+    here.sync(notes)
+    (notes / "one.md").write_bytes(b"")
+    assert here.sync(notes) == {"unchanged": 3, "failed": 1}
+
+    assert here.sync(notes) == {"unchanged": 3, "failed": 1}
+    assert "notes/one.md" in documents(kb_engine)
+
+
+@pytest.mark.parametrize("change", [{"KB_EXTRACT_TIMEOUT": "61"}, {"KB_DISABLED_PLUGINS": "research"}], ids=str)
+def test_other_plugins_or_limits_may_read_what_could_not_be_read(
+    kb_home: Path, kb_run: Run, notes: Path, change: dict[str, str]
+) -> None:
+    (notes / "empty.md").write_bytes(b"")
+
+    def added(**environment: str) -> dict[str, Any]:
+        files = json.loads(kb_run("add", str(notes), "--json", **environment).stdout)["files"]
+        (told,) = [file for file in files if file["state"] == "failed"]
+        return told
+
+    assert "read" not in added()
+    assert added()["read"] is False
+    assert "read" not in added(**change)
+    assert "--retry" in kb_run("add", str(notes), **change).stderr
 
 
 def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(here: Here, kb_engine: Engine, notes: Path) -> None:

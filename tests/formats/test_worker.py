@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kb_documents.extraction import Extraction
+from kb_documents.extraction import Extraction, NotNow
 
 from kb_framework.errors import ExtractionFailed
 from kb_framework.testing import Install
@@ -21,7 +21,7 @@ from kb_framework import api, hookimpl
 
 @hookimpl
 def kb_extractors():
-    return [api.Extractor("obedient", __name__ + ":extract", media="obedient", suffixes=(".obey",), isolated=True)]
+    return [api.Extractor("obedient", __name__ + ":extract", media="obedient", suffixes=(".obey",))]
 
 def extract(data, name):
     import ctypes, os, sys, time
@@ -168,6 +168,20 @@ def test_close_ends_the_workers_and_new_ones_may_follow(quick):
     assert int(order(quick, "pid")) != pid
 
 
+def test_what_is_interrupted_is_no_fault_of_the_file(obedient, make_extraction):
+    extraction = make_extraction()
+    order(extraction, "pid")
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(order, extraction, "hang")
+        # Until the file is with its reader.
+        while not extraction._workers._busy:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        extraction.close()
+        with pytest.raises(NotNow, match="interrupted"):
+            waiting.result(timeout=20)
+
+
 def test_a_worker_that_was_killed_is_replaced(quick):
     pid = int(order(quick, "pid"))
     os.kill(pid, 9)
@@ -189,7 +203,7 @@ def test_a_worker_is_replaced_after_many_files(quick, monkeypatch):
 def test_no_worker_outlives_its_parent(obedient, kb_home, busy):
     script = f"""
 import os, threading, time
-from kb_documents.extraction import Extraction
+from kb_documents.extraction import Extraction, NotNow
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings

@@ -82,8 +82,8 @@ def get_sources(engine: Engine, document_id: int) -> list[dict[str, Any]]:
     return engine.get(f"/documents/{document_id}/sources")["data"]
 
 
-def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None) -> dict[str, Any]:
-    return engine.post("/sources/compare", {"files": files, **given(root=root)})
+def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None, **options: Any) -> dict[str, Any]:
+    return engine.post("/sources/compare", {"files": files, **given(root=root, **options)})
 
 
 def forget_sources(engine: Engine, sources: list[str], **options: Any) -> dict[str, Any]:

@@ -37,6 +37,11 @@ def note(
         Comma-separated.
     type
         The document type; "note" by default.
+
+    Examples
+    --------
+    kb note "Keys are rotated every 90 days" --tags security
+    kb note - --title Minutes < minutes.txt
     """
     if text is None or text == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
@@ -72,6 +77,11 @@ def list_documents(
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb list --tags draft,old
+    kb list --type note --sort -updated_at --json
     """
     found = cli.engine.list_documents(tags=tags, doc_type=type, q=q, sort=sort, page=page, per_page=per_page)
     rows = [
@@ -105,6 +115,11 @@ def show(document_id: int, *, text: Annotated[bool, Flag] = False, file: Annotat
         Print its text.
     file
         Write the stored file to standard output, as it came.
+
+    Examples
+    --------
+    kb show 42
+    kb show 42 --text
     """
     if file:
         sys.stdout.buffer.write(cli.engine.get_file(document_id))
@@ -126,6 +141,10 @@ def remove(*ids: int, yes: Annotated[bool, Parameter(name=["--yes", "-y"], negat
         The documents.
     yes
         Do not ask.
+
+    Examples
+    --------
+    kb remove 42 43
     """
     if not ids:
         raise ConfigInvalid("give the ids of documents to delete")
@@ -170,6 +189,10 @@ def tag(
         Tags to remove, comma-separated.
     set
         The tags it shall have, instead of all others.
+
+    Examples
+    --------
+    kb tag 42 --add reviewed --remove draft
     """
     if set is not None and (add or remove):
         raise ConfigInvalid("--set replaces all tags; it does not go with --add or --remove")
@@ -181,19 +204,34 @@ def tag(
 
 
 def tags(*, page: int = 1, per_page: int = 100, cli: Cli) -> None:
-    """List tags with how many documents have each, most used first."""
+    """List tags with how many documents have each, most used first.
+
+    Examples
+    --------
+    kb tags
+    """
     found = cli.engine.list_tags(page=page, per_page=per_page)
     cli.table(found, [(item["count"], item["tag"]) for item in found["data"]], ("documents", "tag"))
     _say_page(cli, found["meta"])
 
 
 def rename_tag(old: str, new: str, *, cli: Cli) -> int:
-    """Rename a tag on every document; a name in use is refused (merge instead)."""
+    """Rename a tag on every document; a name in use is refused (merge instead).
+
+    Examples
+    --------
+    kb tags rename draft drafts
+    """
     return _changed(cli, cli.engine.rename_tag(old, new))
 
 
 def merge_tags(*tags: str, into: str, cli: Cli) -> int:
-    """Replace several tags by one, on every document that has any of them."""
+    """Replace several tags by one, on every document that has any of them.
+
+    Examples
+    --------
+    kb tags merge todo,to-do --into tasks
+    """
     return _changed(cli, cli.engine.merge_tags(list(tags), into))
 
 
@@ -224,6 +262,11 @@ def jobs(
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb jobs --status failed
+    kb jobs --type bulk_delete --json
     """
     found = cli.engine.list_jobs(job_type=type, status=status, page=page, per_page=per_page)
     columns = (
@@ -247,7 +290,12 @@ def _cut(value: Any) -> Any:
 
 
 def show_job(job_id: int, *, cli: Cli) -> None:
-    """Show one job: who did what, to how many, with which filter, and what went wrong."""
+    """Show one job: who did what, to how many, with which filter, and what went wrong.
+
+    Examples
+    --------
+    kb jobs show 17
+    """
     job = cli.engine.get_job(job_id)
     if cli.json or job["matched"] is None:
         cli.result(job, pairs(job))

@@ -1,4 +1,4 @@
-"""Reading a file: which extractor, in this process or in a worker, and in which words it fails."""
+"""Reading a file: which extractor, in a worker process, and in which words it fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from kb_documents.detect import detect
 from kb_documents.worker import receive, send, send_bytes
-from kb_framework.api import Attachment, Extracted, Extractor, resolve
-from kb_framework.errors import ExtractionFailed, KBError
+from kb_framework.api import Attachment, Extracted, Extractor
+from kb_framework.errors import ExtractionFailed
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 
@@ -73,7 +73,7 @@ class Extraction:
         extractor = self._extractor(kind, name)
         if extractor is None:
             raise ExtractionFailed(f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})")
-        extracted = self._workers.run(extractor, data, name) if extractor.isolated else _inline(extractor, data, name)
+        extracted = self._workers.run(extractor, data, name)
         longest = self._settings.max_text_chars
         if len(extracted.text) > longest:
             raise ExtractionFailed(f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)")
@@ -96,18 +96,6 @@ class Extraction:
     def close(self) -> None:
         """End the workers. A later `extract` starts new ones."""
         self._workers.close()
-
-
-def _inline(extractor: Extractor, data: bytes, name: str) -> Extracted:
-    try:
-        return resolve(extractor.target)(data, name)
-    except KBError:
-        raise
-    except RecursionError:
-        raise ExtractionFailed("the file is nested too deeply") from None
-    except Exception as error:
-        log.warning("the extractor %s failed unexpectedly: %s: %s", extractor.name, type(error).__name__, error)
-        raise _unexpected(extractor) from error
 
 
 def _unexpected(extractor: Extractor) -> ExtractionFailed:
@@ -186,6 +174,10 @@ class _Workers:
             worker.discard()
 
 
+class NotNow(ExtractionFailed):
+    """What happened says nothing about the file: another time it may be read."""
+
+
 class _CrashedLater(ExtractionFailed):
     """A process that had read other files before is gone."""
 
@@ -220,7 +212,7 @@ class _Worker:
             try:
                 self._timed(_START_SECONDS, lambda: self._receive(1000))
             except (EOFError, OSError, ValueError):
-                raise ExtractionFailed("the process that reads files could not be started") from None
+                raise NotNow("the process that reads files could not be started") from None
         self._files += 1
         try:
             return self._timed(settings.extract_timeout, lambda: self._exchange(target, data, name))
@@ -229,7 +221,9 @@ class _Worker:
         except (EOFError, OSError):
             if self._timed_out:
                 raise ExtractionFailed(f"reading took longer than {settings.extract_timeout:g} s (KB_EXTRACT_TIMEOUT)") from None
-            raise (ExtractionFailed if self._files == 1 or self._stopped else _CrashedLater)(
+            if self._stopped:
+                raise NotNow("reading was interrupted") from None
+            raise (ExtractionFailed if self._files == 1 else _CrashedLater)(
                 "the file made its reader crash: it is damaged, or needs more memory than KB_EXTRACT_MEMORY_BYTES allows"
             ) from None
         except pickle.UnpicklingError:

@@ -31,6 +31,7 @@ def add(
     title: str | None = None,
     include: CommaList = (),
     exclude: CommaList = (),
+    retry: Annotated[bool, Flag] = False,
     cli: Cli,
 ) -> int:
     """Add files and folders (with all that is in them), or standard input.
@@ -53,13 +54,21 @@ def add(
         Only files of a folder that match one of these patterns, e.g. "*.md,docs/".
     exclude
         No files of a folder that match one of these patterns.
+    retry
+        Read again what could not be read before and is the same since.
+
+    Examples
+    --------
+    kb add ~/notes paper.pdf --tags mine
+    kb add ~/papers --include "*.pdf,*.epub"
+    kb add - --title "From a pipe" < minutes.txt
     """
     if not paths:
         raise ConfigInvalid("nothing to add: give files, folders, or - for standard input")
     listing = _collect(paths, include, exclude)
     if title and len(listing.files) != 1:
         raise ConfigInvalid("--title fits one file only")
-    outcomes = _send(cli, listing, _compared(cli, listing), {"tags": tags, "doc_type": type, "title": title})
+    outcomes = _send(cli, listing, _compared(cli, listing, retry=retry), {"tags": tags, "doc_type": type, "title": title})
     return _report(cli, outcomes, {})
 
 
@@ -72,6 +81,7 @@ def sync(
     exclude: CommaList = (),
     keep: Annotated[bool, Flag] = False,
     force: Force = False,
+    retry: Annotated[bool, Flag] = False,
     cli: Cli,
 ) -> int:
     """Keep in step with a folder: add what is new, update what changed, remove what vanished, follow what moved.
@@ -95,9 +105,16 @@ def sync(
         Do not remove anything.
     force
         Remove although the safety threshold is exceeded, or the folder is empty.
+    retry
+        Read again what could not be read before and is the same since.
+
+    Examples
+    --------
+    kb sync ~/notes --tags mine
+    kb sync ~/notes --exclude "drafts/,*.tmp" --keep
     """
     fields = {"tags": tags, "doc_type": type}
-    outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=force)
+    outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=force, retry=retry)
     return _report(cli, outcomes, removal)
 
 
@@ -128,22 +145,29 @@ def watch(
         No files that match one of these patterns.
     keep
         Do not remove anything.
+
+    Examples
+    --------
+    kb watch ~/notes --tags mine
     """
     from watchfiles import watch as changes
 
     fields = {"tags": tags, "doc_type": type}
-    # What cannot be read is not read again, nor told again, until it changes.
-    failed: set[File] = set()
+    # What went wrong is told once, and again when it is about something else.
+    told: set[tuple[str, str]] = set()
 
     def synchronise() -> None:
+        nonlocal told
         try:
-            outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep, force=False, failed=failed)
+            outcomes, removal = _sync_once(cli, folder, fields, include, exclude, keep=keep)
         except EngineError as error:
             # Too much vanished at once: say so, and go on watching; nothing was removed.
             cli.say(f"kb: {error.message}")
             return
-        if any(item["state"] != "unchanged" for item in outcomes) or removal.get("removed") or removal.get("moved"):
-            _report(cli, outcomes, removal)
+        known, told = told, {(item["path"], item["reason"]) for item in outcomes if item["state"] == "failed"}
+        news = [item for item in outcomes if (item["path"], item.get("reason")) not in known]
+        if any(item["state"] != "unchanged" for item in news) or removal.get("removed") or removal.get("moved"):
+            _report(cli, news, removal)
             sys.stdout.flush()
 
     synchronise()
@@ -184,13 +208,17 @@ def _add_file(listing: Listing, place: Path) -> None:
         listing.unreadable[place.as_posix()] = error.strerror or str(error)
 
 
-def _compared(cli: Cli, listing: Listing, root: Path | None = None) -> dict[str, Any]:
-    """What the engine wants of a listing."""
+def _compared(cli: Cli, listing: Listing, root: Path | None = None, *, retry: bool = False) -> dict[str, Any]:
+    """What the engine wants of a listing, and what it does not want to see again, with the reason."""
     known = [file for file in listing.files if file.source]
     described = [{"source": file.source, "size": file.size, "modified_ns": file.modified_ns} for file in known]
-    answer = cli.engine.compare_sources(described, root.resolve().as_posix() if root else None)
+    answer = cli.engine.compare_sources(described, root.resolve().as_posix() if root else None, retry=retry or None)
     wanted = {known[place].source for place in answer["wanted"]}
-    return {**answer, "files": [file for file in listing.files if file.source is None or file.source in wanted]}
+    return {
+        **answer,
+        "files": [file for file in listing.files if file.source is None or file.source in wanted],
+        "refused": {known[item["place"]].source: item for item in answer["refused"]},
+    }
 
 
 def _sync_once(
@@ -201,23 +229,17 @@ def _sync_once(
     exclude: Sequence[str],
     *,
     keep: bool,
-    force: bool,
-    failed: set[File] | None = None,
+    force: bool = False,
+    retry: bool = False,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What became of the files, and of what vanished. Files in `failed` are passed over, and those that fail are put there."""
+    """What became of the files, and of what vanished."""
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder that can be read; nothing was changed")
     listing = list_folder(folder, include, exclude)
     if folder.resolve().as_posix() in listing.unreadable:
         raise InvalidInput(f"{folder} cannot be read ({listing.unreadable[folder.resolve().as_posix()]}); nothing was changed")
-    compared = _compared(cli, listing, folder)
-    if failed is not None:
-        compared["files"] = [file for file in compared["files"] if file not in failed]
+    compared = _compared(cli, listing, folder, retry=retry)
     outcomes = _send(cli, listing, compared, fields)
-    if failed is not None:
-        # A job tells of what the engine could not read; another time a file may be there again, or permitted.
-        unreadable = {item["path"] for item in outcomes if item["state"] == "failed" and item.get("job_id")}
-        failed |= {file for file in compared["files"] if file.shown in unreadable}
     # What was sent may be an archive or a mail that no longer holds what it held.
     vanished = _compared(cli, listing, folder)["vanished"] if compared["files"] else compared["vanished"]
     gone = [item["source"] for item in vanished if _is_gone(listing, item["source"])]
@@ -245,7 +267,11 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
         gc.freeze()
         gc.enable()
     wanted = {file.source for file in files}
-    outcomes = [{"path": file.shown, "state": "unchanged"} for file in listing.files if file.source not in wanted]
+    outcomes = [
+        _refused_before(file, before) if (before := compared["refused"].get(file.source)) else _unchanged(file)
+        for file in listing.files
+        if file.source not in wanted
+    ]
     outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
     limit = compared["max_file_bytes"]
     # Small files go several at a time; of the large ones only one is under way.
@@ -329,6 +355,14 @@ def _too_large(file: File, size: int, limit: int) -> dict[str, Any]:
     return _failed(file, f"{size} bytes; at most {limit} (KB_MAX_FILE_BYTES)")
 
 
+def _unchanged(file: File) -> dict[str, Any]:
+    return {"path": file.shown, "state": "unchanged"}
+
+
+def _refused_before(file: File, before: dict[str, Any]) -> dict[str, Any]:
+    return _failed(file, before["reason"], job_id=before["job_id"], read=False)
+
+
 def _failed(file: File, reason: str, **more: Any) -> dict[str, Any]:
     return {"path": file.shown, "state": "failed", "reason": reason, **more}
 
@@ -358,6 +392,8 @@ def _report(cli: Cli, outcomes: list[dict[str, Any]], removal: dict[str, Any]) -
             cli.say(f"failed: {part['path']}: {part['reason']}")
         for item in removal.get("errors", []):
             cli.say(f"not removed: document {item['document_id']}: {item['error']}")
+        if before := sum(not item.get("read", True) for item in outcomes):
+            cli.say(f"{before} of these could not be read before either and are the same since: --retry reads them again")
         files_inside = f" ({len(inside)} files inside them)" if inside else ""
         cli.print(", ".join(f"{count} {state}" for state, count in counts.items()) + files_inside)
     return 1 if counts["failed"] else 0

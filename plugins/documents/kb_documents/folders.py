@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -24,18 +24,17 @@ _TOGETHER_BYTES = 1_000_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """A file to add: where it is (None: standard input), the path it is known by, and its state."""
 
-    place: Path | None
+    source: str | None
     shown: str
     size: int = 0
     modified_ns: int = 0
 
     @property
-    def source(self) -> str | None:
-        return self.place.as_posix() if self.place else None
+    def place(self) -> Path | None:
+        return Path(self.source) if self.source else None
 
 
 @dataclass(slots=True)
@@ -53,7 +52,7 @@ class Listing:
 
 def stat_file(place: Path, shown: str) -> File:
     state = place.stat()
-    return File(place, shown, state.st_size, state.st_mtime_ns)
+    return File(place.as_posix(), shown, state.st_size, state.st_mtime_ns)
 
 
 def list_folder(root: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Listing:
@@ -62,32 +61,34 @@ def list_folder(root: Path, include: Sequence[str] = (), exclude: Sequence[str] 
     Links to folders are not followed, so that no loop and nothing outside is read.
     """
     root = root.resolve()
+    # Places are texts here: a path object for each of many files would take longer than looking at them.
+    begin = root.as_posix().rstrip("/") + "/"
     wanted, unwanted = _spec(include), _spec(exclude)
     listing = Listing()
-    waiting: list[tuple[Path, list[tuple[Path, GitIgnoreSpec]]]] = [(root, [])]
+    # Folders by their way from the root, with the rules that hold in them.
+    waiting: list[tuple[str, list[tuple[str, GitIgnoreSpec]]]] = [("", [])]
     while waiting:
         folder, rules = waiting.pop()
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            entries = sorted(os.scandir(begin + folder), key=lambda entry: entry.name)
         except OSError as error:
-            listing.unreadable[folder.as_posix()] = error.strerror or str(error)
+            listing.unreadable[(begin + folder).rstrip("/") or "/"] = error.strerror or str(error)
             continue
-        rules = [*rules, *_ignore_rules(folder, {entry.name for entry in entries})]
+        rules = [*rules, *_ignore_rules(begin, folder, {entry.name for entry in entries})]
         for entry in entries:
-            place = folder / entry.name
-            if entry.name.startswith(".") or _ignored(place, rules, entry.is_dir(follow_symlinks=False)):
+            inside = folder + entry.name
+            if entry.name.startswith(".") or _ignored(inside, rules, entry.is_dir(follow_symlinks=False)):
                 continue
-            inside = place.relative_to(root).as_posix()
             if unwanted is not None and unwanted.match_file(inside):
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append((place, rules))
+                    waiting.append((inside + "/", rules))
                 elif entry.is_file() and (wanted is None or wanted.match_file(inside)):
                     state = entry.stat()
-                    listing.files.append(File(place, f"{root.name}/{inside}", state.st_size, state.st_mtime_ns))
+                    listing.files.append(File(begin + inside, f"{root.name}/{inside}", state.st_size, state.st_mtime_ns))
             except OSError as error:
-                listing.unreadable[place.as_posix()] = error.strerror or str(error)
+                listing.unreadable[begin + inside] = error.strerror or str(error)
     listing.files.sort(key=lambda file: file.shown)
     return listing
 
@@ -114,21 +115,20 @@ def _spec(patterns: Sequence[str]) -> GitIgnoreSpec | None:
     return GitIgnoreSpec.from_lines(patterns)
 
 
-def _ignore_rules(folder: Path, names: set[str]) -> list[tuple[Path, GitIgnoreSpec]]:
+def _ignore_rules(begin: str, folder: str, names: set[str]) -> list[tuple[str, GitIgnoreSpec]]:
     found = []
     for name in IGNORE_FILES:
         if name in names:
-            lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = Path(begin + folder + name).read_text(encoding="utf-8", errors="replace").splitlines()
             spec = _spec(lines)
             found += [(folder, spec)] if spec is not None else []
     return found
 
 
-def _ignored(place: Path, rules: list[tuple[Path, GitIgnoreSpec]], is_folder: bool) -> bool:
+def _ignored(inside: str, rules: list[tuple[str, GitIgnoreSpec]], is_folder: bool) -> bool:
     """The rule nearest to a file decides, as with git."""
     for folder, spec in reversed(rules):
-        inside = place.relative_to(folder).as_posix() + ("/" if is_folder else "")
-        decision = spec.check_file(inside).include
+        decision = spec.check_file(inside[len(folder) :] + ("/" if is_folder else "")).include
         if decision is not None:
             return decision
     return False

@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from kb_documents.extraction import NotNow
 from kb_documents.folders import INSIDE, LARGE, together
 from kb_documents.ingest_queue import settle
 from kb_documents.models import FileFields
 from kb_documents.prepare import HOLDS, NOT_READ, Incoming, Preparation, Ready
-from kb_documents.sources import take_path
-from kb_documents.tables import sources
+from kb_documents.sources import readers, take_path
+from kb_documents.tables import refused, sources
 from kb_framework.api import Attachment, Changes
 from kb_framework.embedding import Embedding
 from kb_framework.errors import (
@@ -70,6 +71,9 @@ _FORGET_SOURCE = sa.delete(sources).where(
     sources.c.organization_id == sa.bindparam("owner"), sources.c.source == sa.bindparam("place")
 )
 _INSERT_SOURCE = sa.insert(sources)
+_FORGET_REFUSED = sa.delete(refused).where(
+    refused.c.organization_id == sa.bindparam("owner"), refused.c.source == sa.bindparam("place")
+)
 
 
 class Outcome(NamedTuple):
@@ -124,6 +128,7 @@ class Ingest:
         self._plugins = plugins
         self._mutation = mutation
         self._embedding = embedding
+        self._settings = host_settings
         self._preparation = Preparation(plugins, embedding, host_settings)
         # A file takes ten times its size while it is read: large ones go one by one.
         self._one_large_file = threading.Lock()
@@ -306,6 +311,7 @@ class Ingest:
         if item.error:
             if not incoming.queued or item.error.http_status < 500:
                 item.error.details["job_id"] = self._job(tx, item, status="failed", error=item.error.message)
+            self._remember_refused(tx, item.incoming, item.error)
             return None
         known = self._known(tx, incoming)
         if known.unchanged:
@@ -443,6 +449,25 @@ class Ingest:
             "seen_at": now(),
         }
         tx.execute(_INSERT_SOURCE, row)
+        tx.execute(_FORGET_REFUSED, {"owner": tx.organization_id, "place": incoming.source})
+
+    def _remember_refused(self, tx: Tx, incoming: Incoming, error: KBError) -> None:
+        """Note why a file could not be read, where that is the file's own fault: it need not be sent again as it is."""
+        modified = getattr(incoming.fields, "modified_ns", None)
+        lasting = isinstance(error, ExtractionFailed) and not isinstance(error, NotNow)
+        if incoming.source is None or modified is None or not lasting:
+            return
+        tx.execute(_FORGET_REFUSED, {"owner": tx.organization_id, "place": incoming.source})
+        row = {
+            "organization_id": tx.organization_id,
+            "source": incoming.source,
+            "size": len(incoming.data),
+            "modified_ns": modified,
+            "readers": readers(self._plugins, self._settings),
+            "reason": error.message,
+            "job_id": error.details["job_id"],
+        }
+        tx.execute(sa.insert(refused), row)
 
     def _remember_finished(self, incoming: Incoming, refused: Sequence[str], *, all_read: bool) -> None:
         """Note that the files inside are there as well. Those that could not be read this time have not left for that."""

@@ -37,7 +37,6 @@ _SCRIPTS = (
     ("georgian", "\u10a0-\u10ff"),
     ("armenian", "\u0530-\u058f"),
 )
-_SCRIPT_RUNS = [(name, re.compile(f"[{letters}]+")) for name, letters in _SCRIPTS]
 _OTHER_RUN = re.compile("[\u0370-\U0003ffff]+")
 # The scripts of one language, or of one that is by far the commonest: a wrong 'hi' for Nepali is worth less than a model.
 _LANGUAGE_OF = {
@@ -106,12 +105,17 @@ def _prose(text: str) -> str:
     return f"{text[:_SAMPLE]}\n{text[middle : middle + _SAMPLE]}"
 
 
+@cache
+def _script_runs() -> list[tuple[str, re.Pattern[str]]]:
+    return [(name, re.compile(f"[{letters}]+")) for name, letters in _SCRIPTS]
+
+
 def _letters(sample: str) -> tuple[int, Counter[str]]:
     """How many letters are Latin, and how many are of each other script."""
     counts: Counter[str] = Counter()
     if not sample.isascii():
         other = "".join(_OTHER_RUN.findall(sample))
-        for name, runs in _SCRIPT_RUNS:
+        for name, runs in _script_runs():
             if found := runs.findall(other):
                 counts[name] = sum(map(len, found))
     # Not below 0: the vowel signs of some scripts count for the script, but not as letters.

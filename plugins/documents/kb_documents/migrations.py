@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb_documents.tables import metadata, queue_metadata, source_metadata
+from kb_documents.tables import metadata, queue_metadata, refused_metadata, source_metadata
 from kb_framework.store.store import Tx
 
 
@@ -16,3 +16,7 @@ def create_sources(tx: Tx) -> None:
 
 def create_queue(tx: Tx) -> None:
     queue_metadata.create_all(tx.connection)
+
+
+def create_refused(tx: Tx) -> None:
+    refused_metadata.create_all(tx.connection)

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
+from kb_documents.fields import DocType, Lang, Title, Trust, not_blank
 from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, Id, JsonObject, Tag, Text
-
-Trust = Literal["primary", "secondary", "generated"]
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return text
-
-
-Title = Annotated[Text, Field(max_length=1000), AfterValidator(_not_blank)]
-DocType = Annotated[Text, Field(min_length=1, max_length=64), AfterValidator(_not_blank)]
-Lang = Annotated[Text, Field(min_length=2, max_length=35)]
+from kb_framework.validation import Body, Id, JsonObject, Model, Tag, Text
 
 
 class NoteIn(Body):
-    text: Annotated[Text, Field(max_length=10_000_000), AfterValidator(_not_blank)]
+    text: Annotated[Text, Field(max_length=10_000_000), AfterValidator(not_blank)]
     title: Title | None = None
     tags: list[Tag] = []
     doc_type: DocType = "note"
@@ -72,7 +60,7 @@ class DocumentPatch(Body):
     trust: Trust | None = None
 
 
-class Document(BaseModel):
+class Document(Model):
     id: int
     doc_type: str
     title: str
@@ -90,7 +78,7 @@ class Document(BaseModel):
     indexed_at: str | None
 
 
-class Job(BaseModel):
+class Job(Model):
     id: int
     uuid: str
     job_type: str
@@ -108,13 +96,13 @@ class Job(BaseModel):
     finished_at: str | None
 
 
-class QueuedFile(BaseModel):
+class QueuedFile(Model):
     """A file that a worker will make a document of; `GET /jobs/{id}` tells when."""
 
     job: Job
 
 
-class Chunk(BaseModel):
+class Chunk(Model):
     """A chunk; further fields are those of plugins."""
 
     model_config = ConfigDict(extra="allow")
@@ -128,7 +116,7 @@ class Chunk(BaseModel):
     created_at: str
 
 
-class Added(BaseModel):
+class Added(Model):
     document: Document
     job: Job
     status: Literal["added", "updated", "unchanged"] = "added"
@@ -136,44 +124,44 @@ class Added(BaseModel):
     attachments: list[dict[str, Any]] = []
 
 
-class AddedItem(BaseModel):
+class AddedItem(Model):
     """What became of one of several files: an answer, or an error as it would have been answered alone."""
 
     response: Added | None = None
     error: dict[str, Any] | None = None
 
 
-class AddedList(BaseModel):
+class AddedList(Model):
     """In the order of the files."""
 
     results: list[AddedItem]
 
 
-class DocumentPage(BaseModel):
+class DocumentPage(Model):
     data: list[Document]
     meta: PageMeta
 
 
-class JobPage(BaseModel):
+class JobPage(Model):
     data: list[Job]
     meta: PageMeta
 
 
-class TagCount(BaseModel):
+class TagCount(Model):
     tag: str
     count: int
 
 
-class TagPage(BaseModel):
+class TagPage(Model):
     data: list[TagCount]
     meta: PageMeta
 
 
-class ChunkList(BaseModel):
+class ChunkList(Model):
     data: list[Chunk]
 
 
-class Changed(BaseModel):
+class Changed(Model):
     """How many documents a tag operation changed, and which it could not."""
 
     matched: int
@@ -182,65 +170,8 @@ class Changed(BaseModel):
     errors: list[dict[str, Any]]
 
 
-class Upload(BaseModel):
+class Upload(Model):
     upload_id: str
     received: int
     max_bytes: int
     expires_at: str
-
-
-class SourceFile(Body):
-    """A file as a folder lists it."""
-
-    source: Annotated[Text, Field(min_length=1, max_length=8192)]
-    size: Annotated[int, Field(ge=0)]
-    modified_ns: Id
-
-
-class SourcesIn(Body):
-    """Everything that a folder holds now. With `root`, what is known below it and not listed has vanished."""
-
-    files: list[SourceFile]
-    root: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
-
-
-class Source(BaseModel):
-    """A file on somebody's disk that a document was read from, and the path it is known by."""
-
-    source: str
-    path: str
-
-
-class SourceList(BaseModel):
-    data: list[Source]
-
-
-class VanishedSource(BaseModel):
-    source: str
-    document_id: int
-
-
-class SourcesOut(BaseModel):
-    """`wanted` are the places in `files` of those that are new or changed."""
-
-    unchanged: int
-    max_file_bytes: int
-    wanted: list[int]
-    vanished: list[VanishedSource]
-
-
-class ForgetIn(Body):
-    sources: Annotated[list[Text], Field(min_length=1)]
-    force: bool = False
-    preview: bool = False
-
-
-class ForgetOut(BaseModel):
-    """Documents whose last source is forgotten are removed; those with another one have merely moved."""
-
-    moved: int
-    matched: int
-    removed: int
-    failed: int
-    errors: list[dict[str, Any]]
-    job_id: int | None

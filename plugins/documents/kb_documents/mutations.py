@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import sqlalchemy as sa
 from pydantic import Field, model_validator
 
-from kb_documents.models import DocType, Title, Trust
+from kb_documents.fields import DocType, Title, Trust
 from kb_framework.api import Flag
 from kb_framework.store.documents import add_tags, delete_documents, remove_tags, touch
 from kb_framework.store.store import Tx

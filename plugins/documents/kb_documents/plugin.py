@@ -14,6 +14,7 @@ def kb_migrations() -> list[api.Migration]:
         api.Migration(1, "uploads", "kb_documents.migrations:create_uploads"),
         api.Migration(2, "sources", "kb_documents.migrations:create_sources"),
         api.Migration(3, "queue", "kb_documents.migrations:create_queue"),
+        api.Migration(4, "refused", "kb_documents.migrations:create_refused"),
     ]
 
 
@@ -30,7 +31,12 @@ def kb_services() -> list[api.Service]:
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("documents", "kb_documents.routes:handlers")]
+    words = ("notes", "documents", "tags", "jobs", "uploads")
+    compare = api.Direct("/sources/compare", "source_files", "compare", "kb_documents.source_models:SourcesIn")
+    return [
+        api.Routes("documents", "kb_documents.routes:handlers", under=words),
+        api.Routes("sources", "kb_documents.source_routes:handlers", under=("sources",), direct=(compare,)),
+    ]
 
 
 @hookimpl
@@ -49,6 +55,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             destructive=True,
             command="bulk-remove",
             permission="documents.delete",
+            example="--tags draft,old --type note",
         ),
         api.MutationKind(
             "tags",
@@ -56,6 +63,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             verb="change the tags of",
             help="Add and remove tags.",
             command="bulk-tag",
+            example="--tags draft --add reviewed --remove draft --yes",
         ),
         api.MutationKind(
             "set_tags",
@@ -63,6 +71,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             verb="replace the tags of",
             help="Replace all tags.",
             destructive=True,
+            example="--from-id 100 --to-id 199 --set archive,2025",
         ),
         api.MutationKind(
             "update",

@@ -15,21 +15,21 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, MultipartBody, QueryParameter, RawBody
 from litestar.response import Stream
 from litestar.status_codes import HTTP_200_OK, HTTP_201_CREATED, HTTP_202_ACCEPTED
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from kb_documents import models
 from kb_documents.service import DocumentsService
-from kb_documents.sources import SourcesService
+from kb_documents.source_models import SourceList
 from kb_documents.uploads import UploadsService
 from kb_framework.api import Actor
 from kb_framework.bootstrap import split_list
 from kb_framework.errors import InvalidInput
 from kb_framework.http import Answer, DocumentId, PageNumber, PerPage, QueryText, TagList, upload_bytes
 from kb_framework.paging import Page
-from kb_framework.validation import clean_tag, validate
+from kb_framework.validation import Model, clean_tag, validate
 
 
-class FileUpload(BaseModel):
+class FileUpload(Model):
     """A file with what to know about it; lists are comma-separated or repeated, metadata is a JSON object."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -62,7 +62,7 @@ class FileUpload(BaseModel):
         return validate(models.FileFields, values)
 
 
-class FilesUpload(BaseModel):
+class FilesUpload(Model):
     """Several files; `fields` is a JSON array that has an object for each of them, with what to know about it."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -266,25 +266,9 @@ def get_job(job_id: DocumentId, documents: NamedDependency[DocumentsService], ac
 @get("/documents/{document_id:int}/sources", sync_to_thread=True, opt={"permission": "documents.read"})
 def get_sources(
     document_id: DocumentId, documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
-) -> models.SourceList:
+) -> SourceList:
     """The files on somebody's disk that a document was read from."""
     return documents.sources(document_id, actor)
-
-
-@post("/sources/compare", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.read"})
-def compare_sources(
-    data: JSONBody[models.SourcesIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
-) -> models.SourcesOut:
-    """Which files of a folder are new, changed or gone, judged by their size and time of change."""
-    return source_files.compare(data, actor)
-
-
-@post("/sources/forget", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.delete"})
-def forget_sources(
-    data: JSONBody[models.ForgetIn], source_files: NamedDependency[SourcesService], actor: NamedDependency[Actor]
-) -> models.ForgetOut:
-    """Let go of files that vanished; documents without any other source are deleted, under the safety threshold."""
-    return source_files.forget(data, actor)
 
 
 @post("/uploads", sync_to_thread=True, opt={"permission": "documents.write"})
@@ -332,8 +316,6 @@ handlers = [
     list_jobs,
     get_job,
     get_sources,
-    compare_sources,
-    forget_sources,
     start_upload,
     append_upload,
     finish_upload,

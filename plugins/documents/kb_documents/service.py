@@ -21,11 +21,10 @@ from kb_documents.models import (
     FileFields,
     Job,
     NoteIn,
-    Source,
-    SourceList,
 )
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_documents.prepare import Incoming
+from kb_documents.source_models import Source, SourceList
 from kb_documents.tables import sources
 from kb_framework.api import Actor, MutationResult, Selection
 from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable

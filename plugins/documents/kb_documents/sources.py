@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE
-from kb_documents.models import ForgetIn, ForgetOut, SourcesIn, SourcesOut, VanishedSource
 from kb_documents.mutations import Delete
-from kb_documents.tables import sources
+from kb_documents.source_models import ForgetIn, ForgetOut, RefusedSource, SourcesIn, SourcesOut, VanishedSource
+from kb_documents.tables import refused, sources
 from kb_framework.api import Actor
 from kb_framework.mutation import Mutation
+from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.store.documents import touch
 from kb_framework.store.sql import among
@@ -21,13 +23,15 @@ from kb_framework.store.tables import documents
 
 # In the metadata of a file inside another: that other's document.
 _PARENT = ("parent_id", "parent_path")
+_LIMITS = ("max_file_bytes", "max_text_chars", "max_archive_files", "extract_timeout", "extract_memory_bytes")
 
 
 class SourcesService:
-    def __init__(self, store: Store, mutation: Mutation, host_settings: HostSettings) -> None:
+    def __init__(self, store: Store, mutation: Mutation, plugins: Plugins, host_settings: HostSettings) -> None:
         self._store = store
         self._mutation = mutation
-        self._max_file_bytes = host_settings.max_file_bytes
+        self._plugins = plugins
+        self._settings = host_settings
 
     def compare(self, listed: SourcesIn, actor: Actor) -> SourcesOut:
         """What of a folder's listing must be sent, judged by size and time of change alone."""
@@ -38,11 +42,31 @@ class SourcesService:
                 source: (size, modified)
                 for source, size, modified in tx.execute(columns.where(tx.owns(sources), among(sources.c.source, names)))
             }
+            before = {} if listed.retry else self._refused(tx, names)
             vanished = [] if listed.root is None else self._vanished(tx, listed.root, names)
-        wanted = [place for place, file in enumerate(listed.files) if known.get(file.source) != (file.size, file.modified_ns)]
+        wanted, again = [], []
+        for place, file in enumerate(listed.files):
+            state = (file.size, file.modified_ns)
+            if known.get(file.source) == state:
+                continue
+            told = before.get((file.source, *state))
+            if told is None:
+                wanted.append(place)
+            else:
+                again.append(RefusedSource(place=place, **told))
         return SourcesOut(
-            unchanged=len(listed.files) - len(wanted), max_file_bytes=self._max_file_bytes, wanted=wanted, vanished=vanished
+            unchanged=len(listed.files) - len(wanted) - len(again),
+            max_file_bytes=self._settings.max_file_bytes,
+            wanted=wanted,
+            refused=again,
+            vanished=vanished,
         )
+
+    def _refused(self, tx: Tx, names: set[str]) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """What could not be read before by what reads files now, with the reason; by source, size and time of change."""
+        same = (tx.owns(refused), refused.c.readers == readers(self._plugins, self._settings), among(refused.c.source, names))
+        rows = tx.execute(sa.select(refused).where(*same))
+        return {(row.source, row.size, row.modified_ns): {"reason": row.reason, "job_id": row.job_id} for row in rows}
 
     def _vanished(self, tx: Tx, root: str, present: set[str]) -> list[VanishedSource]:
         """Files that are gone, and files that an archive or a mail no longer holds."""
@@ -98,6 +122,13 @@ class SourcesService:
             errors=result.errors if result else [],
             job_id=result.job_id if result else None,
         )
+
+
+def readers(plugins: Plugins, settings: HostSettings) -> str:
+    """What decides whether a file can be read, besides the file: who is there to read it, and within which limits."""
+    there = sorted((info.name, info.version, info.state) for info in plugins.infos)
+    limits = [getattr(settings, name) for name in _LIMITS]
+    return hashlib.sha256(repr((there, limits)).encode()).hexdigest()
 
 
 def take_path(tx: Tx, document_id: int) -> None:

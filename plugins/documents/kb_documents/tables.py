@@ -56,3 +56,19 @@ sources = sa.Table(
     sa.PrimaryKeyConstraint("organization_id", "source"),
     sa.Index("document_sources_by_document", "document_id"),
 )
+
+refused_metadata = sa.MetaData()
+
+# A file that could not be read, as it was then. While it and what reads files (`readers`) are the same, so is the reason.
+refused = sa.Table(
+    "refused_sources",
+    refused_metadata,
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("modified_ns", sa.BigInteger, nullable=False),
+    sa.Column("readers", sa.String(64), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("job_id", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("organization_id", "source"),
+)

@@ -18,12 +18,15 @@ def worker(*, once: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -
     A worker that dies loses nothing: after KB_WORKER_LEASE seconds another takes its file. It ends after the file at hand when
     it is told to (SIGTERM, Ctrl+C).
 
-    Examples: kb worker; kb worker --once
-
     Parameters
     ----------
     once
         End when nothing waits any more. The exit code is 1 if a file failed.
+
+    Examples
+    --------
+    kb worker
+    kb worker --once
     """
     from kb_framework.app import open_kb
 

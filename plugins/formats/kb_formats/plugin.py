@@ -5,7 +5,7 @@ from __future__ import annotations
 from kb_framework import api, hookimpl
 
 # name, function, suffixes. The name is also the media: what `kb_documents.detect` calls such a file.
-_ISOLATED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+_READ: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("pdf", "pdf:pdf", (".pdf",)),
     ("docx", "office:docx", (".docx", ".docm", ".dotx", ".dotm")),
     ("doc", "office:doc", (".doc", ".dot")),
@@ -41,8 +41,6 @@ _ISOLATED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("json", "data:json_text", (".json",)),
     ("jsonl", "data:json_lines", (".jsonl", ".ndjson")),
     ("ipynb", "data:notebook", (".ipynb",)),
-)
-_INLINE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("code", "markup:code", ()),
     ("subtitles", "markup:subtitles", (".srt", ".vtt")),
     ("org", "markup:org", (".org",)),
@@ -64,8 +62,4 @@ _INLINE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @hookimpl
 def kb_extractors() -> list[api.Extractor]:
-    return [
-        api.Extractor(name, f"kb_formats.{target}", media=name, suffixes=suffixes, isolated=isolated)
-        for table, isolated in ((_ISOLATED, True), (_INLINE, False))
-        for name, target, suffixes in table
-    ]
+    return [api.Extractor(name, f"kb_formats.{target}", media=name, suffixes=suffixes) for name, target, suffixes in _READ]
