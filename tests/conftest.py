@@ -1,5 +1,7 @@
 """Fixtures of the whole suite; the same that plugin authors use."""
 
+import signal
+
 import pytest
 
 pytest_plugins = ["kb_framework.testing"]
@@ -7,8 +9,8 @@ pytest_plugins = ["kb_framework.testing"]
 # `--store postgres` runs what uses a database, but for these: what they are about is the same on every store.
 ABOVE_THE_STORE = {
     "contracts/test_docs.py": "what pages say",
+    "contracts/test_help.py": "what help says",
     "contracts/test_house_rules.py": "what the source may do",
-    "edges/test_cli.py": "what commands print, and how they end",
     "edges/test_serve.py": "addresses, signals and connections of a server",
     "embeddings/test_models.py": "models and their files",
     "embeddings/test_onnx.py": "models and their files",
@@ -19,6 +21,11 @@ ABOVE_THE_STORE = {
     "host/test_settings.py": "settings, which are read before a store is opened",
     "search/test_terminal.py": "what a terminal shows",
 }
+
+
+def pytest_configure() -> None:
+    # Where the tests were started in the background, a shell has Ctrl-C ignored, and so would every command that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
@@ -16,6 +16,10 @@ from kb_framework.store.expression import Expression
 if TYPE_CHECKING:
     from kb_framework.settings import HostSettings
     from kb_framework.store.store import Store
+
+
+# What a search found, best first: the numbers of chunks, and their scores; lists, or arrays of numpy.
+Columns = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,18 @@ class Backend(Protocol):
         """
         ...
 
+    def search_texts(
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        texts: Sequence[str],
+        allowed: sa.Select | None,
+        limit: int,
+        weights: Sequence[float],
+    ) -> list[Columns]:
+        """The same for several texts."""
+        ...
+
     def search_expression(
         self,
         connection: sa.Connection,
@@ -240,14 +256,28 @@ class Backend(Protocol):
         """The nearest allowed chunks (None: all of the organization) with their cosine similarity."""
         ...
 
+    def search_all_vectors(
+        self,
+        connection: sa.Connection,
+        index: str,
+        organization_id: str,
+        vectors: Sequence[bytes],
+        allowed: sa.Select | None,
+        limit: int,
+    ) -> list[Columns]:
+        """The same for several vectors."""
+        ...
+
     def count_vectors(self, connection: sa.Connection, index: str) -> int: ...
 
     def has_vector(self, index: str, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
         """The condition that a chunk, by its number, has a vector."""
         ...
 
-    def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
-        """The vectors of those of the chunks that have one."""
+    def read_vectors(
+        self, connection: sa.Connection, index: str, chunks: Sequence[int], organization_id: str | None = None
+    ) -> dict[int, bytes]:
+        """The vectors of those of the chunks that have one. Whose they are, if that is known, spares looking in partitions."""
         ...
 
     def show_vectors(self, connection: sa.Connection, index: str | None) -> None:

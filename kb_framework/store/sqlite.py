@@ -19,12 +19,11 @@ from sqlalchemy.ext.compiler import compiles
 
 from kb_framework.errors import Busy, ConfigInvalid, DiskFull, KBError, StoreUnusable
 from kb_framework.store import fts5, tables
-from kb_framework.store.backend import VectorFill
+from kb_framework.store.backend import Columns, VectorFill
 from kb_framework.store.expression import Expression
 from kb_framework.store.side.changes import Changes
 from kb_framework.store.side.tables import TEXT
 from kb_framework.store.sql import Forbidden, JsonObject, JsonValues, NewUuid, from_json
-from kb_framework.store.text import index_fields
 
 if TYPE_CHECKING:
     from kb_framework.settings import HostSettings
@@ -42,6 +41,7 @@ _READERS = 8
 _CACHE = 16_384
 # How many instructions of its machine SQLite executes between two looks at the clock.
 _STEPS = 10_000
+_LOOK_AGAIN = 0.01
 # More chunks than anybody waits for.
 _MANY = 1_000_000_000
 # How many vectors vec0 keeps in one of its chunks. Whoever reads or writes one goes along all pages before it in its chunk, and a
@@ -87,6 +87,7 @@ class SqliteBackend:
     name = "sqlite"
 
     def __init__(self, path: Path, busy_timeout: float) -> None:
+        self._busy_timeout = busy_timeout
         self.path = path
         self.vectors_missing: str | None = None
         self.has_job_types = False
@@ -120,9 +121,21 @@ class SqliteBackend:
 
     def _set_up_writer(self, connection: Any, _: Any) -> None:
         self._set_up(connection)
-        connection.execute("PRAGMA journal_mode=WAL")
+        self._use_wal(connection)
         # Deleted means gone: without this the text would stay readable in the file until its pages are used again.
         connection.execute("PRAGMA secure_delete=ON")
+
+    def _use_wal(self, connection: Any) -> None:
+        """Who opens a new database first changes its mode; for others who do so or write, SQLite itself does not wait there."""
+        end = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except dbapi2.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != dbapi2.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(_LOOK_AGAIN)
 
     def _set_up_reader(self, connection: Any, _: Any) -> None:
         self._set_up(connection)
@@ -248,6 +261,9 @@ class SqliteBackend:
         return name
 
     def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
+        # Only where something is written: to read how words are made takes longer than many a command.
+        from kb_framework.store.text import index_fields
+
         values = [(seq, *index_fields(fields)) for seq, *fields in rows]
         if values:
             name = self.prepare_text(connection, organization_id)
@@ -271,12 +287,28 @@ class SqliteBackend:
         weights: Sequence[float],
     ) -> list[tuple[int, float]]:
         """The best chunks for any of the words, by BM25 over title, headings and body; higher is better."""
+        (found,) = self.search_texts(connection, organization_id, [text], allowed, limit, weights)
+        return _pairs(found)
+
+    def search_texts(
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        texts: Sequence[str],
+        allowed: sa.Select | None,
+        limit: int,
+        weights: Sequence[float],
+    ) -> list[Columns]:
+        found: Sequence[Columns | None] = [None] * len(texts)
         if self._side.has(connection, TEXT, organization_id):
-            found = self._side_search.text(connection, organization_id, text, allowed, limit, weights)
-            if found is not None:
-                return found
+            found = self._side_search.texts(connection, organization_id, texts, allowed, limit, weights)
         within = _all_of(organization_id) if allowed is None else allowed
-        return fts5.ranked(connection, organization_id, fts5.match_any(text), within, limit, weights)
+        return [
+            _columns(fts5.ranked(connection, organization_id, fts5.match_any(text), within, limit, weights))
+            if columns is None
+            else columns
+            for text, columns in zip(texts, found, strict=True)
+        ]
 
     def search_expression(
         self,
@@ -359,10 +391,33 @@ class SqliteBackend:
         limit: int,
     ) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity; vectors have unit length, so L2 gives the same order."""
+        (found,) = self.search_all_vectors(connection, index, organization_id, [vector], allowed, limit)
+        return _pairs(found)
+
+    def search_all_vectors(
+        self,
+        connection: sa.Connection,
+        index: str,
+        organization_id: str,
+        vectors: Sequence[bytes],
+        allowed: sa.Select | None,
+        limit: int,
+    ) -> list[Columns]:
         if self._side.has(connection, index, organization_id):
-            found = self._side_search.vectors(connection, organization_id, index, vector, allowed, limit)
+            found = self._side_search.vectors(connection, organization_id, index, vectors, allowed, limit)
             if found is not None:
-                return found
+                return [*found]
+        return [_columns(self._scanned(connection, index, organization_id, vector, allowed, limit)) for vector in vectors]
+
+    def _scanned(
+        self,
+        connection: sa.Connection,
+        index: str,
+        organization_id: str,
+        vector: bytes,
+        allowed: sa.Select | None,
+        limit: int,
+    ) -> list[tuple[int, float]]:
         table = sa.table(
             index,
             sa.column("rowid"),
@@ -390,18 +445,22 @@ class SqliteBackend:
         indexed = sa.table(f"{index}_rowids", sa.column("rowid"))
         return sa.exists().where(indexed.c.rowid == chunk)
 
-    def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
+    def read_vectors(
+        self, connection: sa.Connection, index: str, chunks: Sequence[int], organization_id: str | None = None
+    ) -> dict[int, bytes]:
         # vec0 itself would look through the whole table, or for each vector along all that come before it in its chunk.
         places = f"SELECT rowid, chunk_id, chunk_offset FROM {index}_rowids WHERE rowid IN (SELECT value FROM json_each(?))"
         by_chunk: dict[int, list[tuple[int, int]]] = {}
         for number, chunk, offset in connection.exec_driver_sql(places, (json.dumps(list(chunks)),)):
             by_chunk.setdefault(chunk, []).append((number, offset))
+        read = (
+            f"SELECT v.rowid, v.vectors, c.size FROM {index}_vector_chunks00 v JOIN {index}_chunks c ON c.chunk_id = v.rowid "
+            "WHERE v.rowid IN (SELECT value FROM json_each(?))"
+        )
         found: dict[int, bytes] = {}
-        for chunk, rows in by_chunk.items():
-            read = f"SELECT v.vectors, c.size FROM {index}_vector_chunks00 v JOIN {index}_chunks c ON c.chunk_id = v.rowid"
-            vectors, slots = connection.exec_driver_sql(f"{read} WHERE v.rowid = ?", (chunk,)).one()
+        for chunk, vectors, slots in connection.exec_driver_sql(read, (json.dumps(list(by_chunk)),)):
             size = len(vectors) // slots
-            found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in rows})
+            found.update({number: vectors[offset * size : (offset + 1) * size] for number, offset in by_chunk[chunk]})
         return found
 
     def show_vectors(self, connection: sa.Connection, index: str | None) -> None:
@@ -498,6 +557,15 @@ class SqliteBackend:
         with contextlib.suppress(exc.OperationalError), self.reader.connect() as connection:
             versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
         return versions
+
+
+def _columns(found: list[tuple[int, float]]) -> Columns:
+    return [seq for seq, _ in found], [score for _, score in found]
+
+
+def _pairs(found: Columns) -> list[tuple[int, float]]:
+    seqs, scores = (column if isinstance(column, list) else column.tolist() for column in found)
+    return list(zip(seqs, scores, strict=True))
 
 
 def _all_of(organization_id: str) -> sa.Select:

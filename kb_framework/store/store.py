@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ class Tx:
     def scalar(self, statement: sa.Executable) -> Any:
         return self.connection.execute(statement).scalar()
 
-    def rows(self, statement: sa.Executable, parameters: Any = None) -> list[Mapping[str, Any]]:
+    def rows(self, statement: sa.Executable, parameters: Any = None) -> list[dict[str, Any]]:
         found = self.connection.execute(statement, parameters)
         names = list(found.keys())
         # All at once, and without a mapping per row in between: a mapping costs as much as the row.

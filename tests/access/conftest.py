@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Base:
                 return Reply(reply.status, reply.headers, b"".join(reply.parts))
         return self.network.send(method, path, {**fields, **(headers or {})}, data)
 
-    @property
+    @cached_property
     def openapi(self) -> dict[str, Any]:
         return json.loads(self.network.send("GET", "/schema/openapi.json", {}, b"").body)
 

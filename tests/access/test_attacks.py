@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -238,19 +239,34 @@ def test_wrong_keys_are_refused_with_429_before_they_are_looked_up(base: Any) ->
 # A real server
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
-    home = tmp_path_factory.mktemp("served") / "kb-home"
+@contextlib.contextmanager
+def serving(home: Path, **settings: str) -> Iterator[tuple[RunningServer, str]]:
+    """A server with three notes, and a key to it."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
-        server = start_server(KB_DATA_DIR=str(home), KB_BODY_TIMEOUT="1", KB_UNAUTHORIZED_PER_MINUTE="50", **kb_store_of())
+        server = start_server(KB_DATA_DIR=str(home), **settings)
     with server.engine as engine:
         for number in range(3):
             engine.post("/notes", {"text": f"# Note {number}\n\nof words"})
         key = engine.post("/keys", {"user": "a", "role": "editor"})["key"]
     yield server, key
     stop_server(server)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
+    home = tmp_path_factory.mktemp("served") / "kb-home"
+    with serving(home, KB_BODY_TIMEOUT="1", KB_UNAUTHORIZED_PER_MINUTE="10000", **kb_store_of()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guessed(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[str]:
+    """The address of a server where keys are guessed: whoever asks there has soon to wait."""
+    home = tmp_path_factory.mktemp("guessed") / "kb-home"
+    with serving(home, KB_UNAUTHORIZED_PER_MINUTE="50", **kb_store_of()) as (server, _):
+        yield server.url
 
 
 def many(call: Callable[[int], int]) -> list[int]:
@@ -392,13 +408,10 @@ def test_generated_requests_without_a_key_are_refused_as_documented(served: tupl
     assert {label: statuses for label, statuses in found.items() if statuses != {401}} == {}
 
 
-def test_a_claimed_address_is_not_believed(served: tuple[RunningServer, str]) -> None:
+def test_a_claimed_address_is_not_believed(guessed: str) -> None:
     """Else who guesses keys could be somebody new each time."""
-    server, _ = served
     statuses = [
-        raw(
-            server.url, "GET", "/api/v1/documents", None, Authorization="Bearer kb_x", **{"X-Forwarded-For": f"192.0.2.{number}"}
-        )[0]
+        raw(guessed, "GET", "/api/v1/documents", None, Authorization="Bearer kb_x", **{"X-Forwarded-For": f"192.0.2.{number}"})[0]
         for number in range(60)
     ]
 
@@ -406,15 +419,13 @@ def test_a_claimed_address_is_not_believed(served: tuple[RunningServer, str]) ->
     assert statuses[-1] == 429
 
 
-def test_two_hundred_clients_with_wrong_keys_meet_the_limit(served: tuple[RunningServer, str]) -> None:
-    server, _ = served
-
+def test_two_hundred_clients_with_wrong_keys_meet_the_limit(guessed: str) -> None:
     def guess(_: int) -> int:
-        return raw(server.url, "GET", "/api/v1/documents", None, Authorization=f"Bearer {make_key().text}")[0]
+        return raw(guessed, "GET", "/api/v1/documents", None, Authorization=f"Bearer {make_key().text}")[0]
 
     statuses = many(guess)
 
     assert set(statuses) <= {401, 429}
     # Those that are under way when the limit is reached are still answered.
     assert statuses.count(429) >= CLIENTS / 2
-    assert raw(server.url, "GET", "/api/v1/health/live")[0] == 200
+    assert raw(guessed, "GET", "/api/v1/health/live")[0] == 200

@@ -9,7 +9,7 @@ import pytest
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.files import open_files
-from kb_framework.testing import Run
+from kb_framework.testing import Move, Run
 
 AWAY = "s3://bucket?endpoint=http://127.0.0.1:9"
 
@@ -51,27 +51,36 @@ def test_an_upload_in_parts_goes_through_the_bucket(engine: Engine, kb_home: Pat
     assert not (kb_home / "uploads").exists()
 
 
-def test_export_backup_and_doctor_read_the_bucket(
-    engine: Engine, kb_home: Path, kb_run: Run, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_export_import_and_doctor_use_the_bucket(
+    engine: Engine, kb_move: Move, kb_run: Run, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = [add(engine, number)["id"] for number in range(3)]
     assert kb_run("export", str(tmp_path / "a.kbz")).returncode == 0
-    assert kb_run("backup", str(tmp_path / "b.kbb")).returncode == 0
     assert {check["state"] for check in engine.get("/doctor")["checks"] if check["name"] == "files"} == {"ok"}
 
-    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "imported"))
+    kb_move(tmp_path / "imported")
     monkeypatch.setenv("KB_FILES_URL", s3_url.replace("some/prefix", "imported"))
     assert kb_run("import", str(tmp_path / "a.kbz"), "--yes").returncode == 0
+
+    with connect() as other:
+        assert [other.get_file(number) for number in numbers] == [engine.get_file(number) for number in numbers]
+    assert not (tmp_path / "imported" / "files").exists()
+
+
+@pytest.mark.sqlite_only("a backup is a copy of the file; PostgreSQL has tools of its own")
+def test_a_backup_has_the_files_of_the_bucket_and_restores_them_to_another(
+    engine: Engine, kb_run: Run, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = [add(engine, number)["id"] for number in range(3)]
+    assert kb_run("backup", str(tmp_path / "b.kbb")).returncode == 0
+
     monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "restored"))
     monkeypatch.setenv("KB_FILES_URL", s3_url.replace("some/prefix", "restored"))
     assert kb_run("restore", str(tmp_path / "b.kbb")).returncode == 0
 
-    for name in ("imported", "restored"):
-        monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / name))
-        monkeypatch.setenv("KB_FILES_URL", s3_url.replace("some/prefix", name))
-        with connect() as other:
-            assert [other.get_file(number) for number in numbers] == [engine.get_file(number) for number in numbers]
-            assert not (tmp_path / name / "files").exists()
+    with connect() as other:
+        assert [other.get_file(number) for number in numbers] == [engine.get_file(number) for number in numbers]
+    assert not (tmp_path / "restored" / "files").exists()
 
 
 def test_a_bucket_that_is_away_is_a_503_that_says_what_to_do_and_nothing_is_lost(

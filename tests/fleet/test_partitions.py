@@ -13,6 +13,8 @@ import pytest
 from kb_framework.client import connect
 from kb_framework.testing import stored
 
+pytestmark = pytest.mark.postgres_only
+
 _PARTS = (
     "SELECT inhparent::regclass::text, count(*)::int FROM pg_inherits JOIN pg_class ON pg_class.oid = inhparent "
     "WHERE relkind = 'p' GROUP BY 1 ORDER BY 1"

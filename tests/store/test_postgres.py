@@ -26,6 +26,7 @@ from kb_framework.store.tables import chunks, documents, now, organizations
 from .conftest import vector_of
 
 pytest.importorskip("psycopg")
+pytestmark = pytest.mark.postgres_only
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 WEIGHTS = (2.5, 1.5, 1.0)
@@ -34,8 +35,6 @@ WORDS = ["backup", "zebra", "café", "Straße", "日本語の本", "백업은", 
 
 @pytest.fixture
 def database(kb_databases) -> Iterator[str]:
-    if kb_databases is None:
-        pytest.skip("needs --store postgres")
     url = kb_databases.new(migrated=False)
     yield url
     kb_databases.drop(url)
@@ -289,6 +288,19 @@ def test_a_backup_is_refused_and_the_tool_for_it_named(postgres: Store, tmp_path
     with pytest.raises(Conflict, match="its own tools") as caught, postgres.read() as tx:
         postgres.backend.copy_to(tx.connection, tmp_path / "kb.sqlite")
     assert "pg_dump" in str(caught.value.hint)
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_names_the_setting(database: str) -> None:
+    from kb_framework.store.postgres.backend import PostgresBackend
+
+    store = Store(PostgresBackend(database, busy_timeout=5, statement_timeout=0.1, pool_size=1))
+    try:
+        for begin in (store.read, store.write):
+            with pytest.raises(Busy, match="took too long and was ended; nothing was changed") as told, begin() as tx:
+                tx.scalar(sa.text("SELECT count(*) FROM generate_series(1, 1000000000)"))
+            assert "KB_DATABASE_STATEMENT_TIMEOUT" in (told.value.hint or "")
+    finally:
+        store.close()
 
 
 def test_a_server_that_is_not_there_is_said_to_be_so() -> None:

@@ -288,6 +288,11 @@ _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
         "is this server a standby? KB_DATABASE_URL must lead to the one that takes writes",
     ),
     "25P03": (Busy, "the transaction was idle for too long and was ended; nothing was changed", _AGAIN),
+    "57014": (
+        Busy,
+        "a statement took too long and was ended; nothing was changed",
+        "KB_DATABASE_STATEMENT_TIMEOUT sets how long one may take",
+    ),
     "57P": _RESTARTING,
     "08": (StoreUnusable, "the connection to the database was lost: {reason}", _HINT_REACH),
     "28": (StoreUnusable, "the database server refused the login: {reason}", "check user and password in KB_DATABASE_URL"),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import sqlalchemy as sa
 
+from kb_framework.store.backend import Columns
 from kb_framework.store.expression import Expression, Term
 from kb_framework.store.postgres.partitions import create_table
 from kb_framework.store.postgres.ranking import Frequencies, ranked
@@ -97,6 +98,18 @@ class PostgresText:
         mark = mark_of(organization_id)
         words = [_lexeme(mark, term, prefix) for term, prefix in query_terms(text)]
         return ranked(connection, organization_id, words, None, allowed, limit, weights, self.frequencies)
+
+    def search_texts(
+        self,
+        connection: sa.Connection,
+        organization_id: str,
+        texts: Sequence[str],
+        allowed: sa.Select | None,
+        limit: int,
+        weights: Sequence[float],
+    ) -> list[Columns]:
+        found = (self.search_text(connection, organization_id, text, allowed, limit, weights) for text in texts)
+        return [([seq for seq, _ in pairs], [score for _, score in pairs]) for pairs in found]
 
     def search_expression(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
-from kb_framework.store.backend import VectorFill
+from kb_framework.store.backend import Columns, VectorFill
 from kb_framework.store.postgres.dialect import VectorBytes, from_sent, to_text
 from kb_framework.store.postgres.partitions import create_table
 
@@ -107,6 +107,18 @@ class PostgresVectors:
         rows = connection.execute(query, parameters)
         return [(seq, 0.0 if math.isnan(distance) else 1.0 - distance) for seq, distance in rows]
 
+    def search_all_vectors(
+        self,
+        connection: sa.Connection,
+        index: str,
+        organization_id: str,
+        vectors: Sequence[bytes],
+        allowed: sa.Select | None,
+        limit: int,
+    ) -> list[Columns]:
+        found = (self.search_vectors(connection, index, organization_id, vector, allowed, limit) for vector in vectors)
+        return [([seq for seq, _ in pairs], [score for _, score in pairs]) for pairs in found]
+
     def _few(self, connection: sa.Connection, allowed: sa.Select | None) -> bool:
         if allowed is None:
             return False
@@ -120,9 +132,14 @@ class PostgresVectors:
         table = _table(index)
         return sa.exists().where(table.c.seq == chunk)
 
-    def read_vectors(self, connection: sa.Connection, index: str, chunks: Sequence[int]) -> dict[int, bytes]:
+    def read_vectors(
+        self, connection: sa.Connection, index: str, chunks: Sequence[int], organization_id: str | None = None
+    ) -> dict[int, bytes]:
         query = f"SELECT seq, vector_send(embedding) FROM {index} WHERE seq = ANY(%s::bigint[])"
-        return {seq: from_sent(sent) for seq, sent in connection.exec_driver_sql(query, (list(chunks),))}
+        wanted: tuple[object, ...] = (list(chunks),)
+        if organization_id is not None:
+            query, wanted = f"{query} AND organization_id = %s", (*wanted, organization_id)
+        return {seq: from_sent(sent) for seq, sent in connection.exec_driver_sql(query, wanted)}
 
     def show_vectors(self, connection: sa.Connection, index: str | None) -> None:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {_shown.name}")

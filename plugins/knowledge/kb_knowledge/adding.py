@@ -16,7 +16,7 @@ from kb_framework.store.sql import among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import documents, jobs
 from kb_framework.tokens import token_count
-from kb_knowledge import events
+from kb_knowledge import log
 from kb_knowledge.api import AddedChunk, NewChunk
 from kb_knowledge.tables import curated, left_over
 
@@ -110,7 +110,7 @@ class AddingService:
             "source_title": new.source_title,
         }
         tx.execute(sa.update(curated).where(here).values(curation))
-        events.record(tx, actor, "added_from_research", curated, here, reason=new.reason, after={"is_active": True, **curation})
+        log.record(tx, actor, "added_from_research", curated, here, reason=new.reason, after={"is_active": True, **curation})
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", actor, added, 1), tx)
         return AddedChunk(tx.scalar(sa.select(curated.c.id).where(here)), document_id, "created")

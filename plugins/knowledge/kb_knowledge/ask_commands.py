@@ -42,6 +42,10 @@ def ask(
         Chunks not to use, comma-separated.
     context
         Only assemble the context, even where a generator is configured.
+
+    Examples
+    --------
+    kb ask "how often are keys rotated"
     """
     filters = {name: value for name, value in (("tags", tags), ("doc_type", type)) if value is not None}
     options = {"top_k": top_k, "max_tokens": max_tokens, "pin": pin, "exclude": exclude, "filters": filters or None}
@@ -78,6 +82,10 @@ def impact(chunk_id: str, *, page: int = 1, per_page: int = 20, cli: Cli) -> Non
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb impact 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     _print_snapshots(cli, cli.engine.chunk_impact(chunk_id, page=page, per_page=per_page))
 
@@ -91,6 +99,10 @@ def snapshots(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb snapshots
     """
     _print_snapshots(cli, cli.engine.list_snapshots(page=page, per_page=per_page))
 
@@ -102,6 +114,10 @@ def show_snapshot(snapshot_id: str, *, cli: Cli) -> None:
     ----------
     snapshot_id
         The snapshot's id.
+
+    Examples
+    --------
+    kb snapshots show 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     found = cli.engine.get_snapshot(snapshot_id)
     used = "\n".join(f"[{item['label']}] {item['chunk_id']}" for item in found["chunks"])

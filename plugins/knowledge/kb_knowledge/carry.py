@@ -12,13 +12,14 @@ from kb_framework.paging import Page, PageMeta
 from kb_framework.store.sql import NewUuid, among
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import BigId, documents, now
-from kb_knowledge import events
-from kb_knowledge.models import EventType, LeftOver
+from kb_knowledge import log
+from kb_knowledge.log import EventType
+from kb_knowledge.models import LeftOver
 from kb_knowledge.mutations import Curation, DeleteChunk
-from kb_knowledge.tables import curated, left_over
+from kb_knowledge.tables import SOURCE, curated, left_over
 
 # The chunks of the documents that a mutation is about, as they were before it.
-_KEPT = ("id", "organization_id", "document_id", "chunk_index", "content_hash", *events.CURATION, *events.SOURCE)
+_KEPT = ("id", "organization_id", "document_id", "chunk_index", "content_hash", *log.CURATION, *SOURCE)
 before = sa.Table(
     "knowledge_before",
     sa.MetaData(),
@@ -68,9 +69,9 @@ def _look(tx: Tx, selected: sa.Select) -> None:
 
 def _record_gone(tx: Tx, actor: Actor, kind: str) -> None:
     gone = ~sa.exists().where(curated.c.seq == before.c.seq)
-    events.record(tx, actor, "deleted_hard", before, gone, reason=kind, after=None)
+    log.record(tx, actor, "deleted_hard", before, gone, reason=kind, after=None)
     curation = sa.or_(before.c.is_active.is_(False), before.c.chunk_kind != "fact", before.c.usage_policy != "normal")
-    names = ("organization_id", "content_hash", *events.CURATION)
+    names = ("organization_id", "content_hash", *log.CURATION)
     rows = sa.select(
         NewUuid(),
         before.c.id,
@@ -90,7 +91,7 @@ def bring_back(tx: Tx, actor: Actor, new: sa.ColumnElement[bool]) -> None:
         return
     # By the document alone: asked for an organization's chunks as well, the engine would look through all of them.
     waiting = sa.exists().where(tx.owns(left_over), left_over.c.content_hash == curated.c.content_hash)
-    query = sa.select(curated.c.seq, curated.c.content_hash, *(curated.c[name] for name in events.CURATION))
+    query = sa.select(curated.c.seq, curated.c.content_hash, *(curated.c[name] for name in log.CURATION))
     found = sorted(tx.rows(query.where(new, waiting)), key=lambda row: row["seq"])
     if not found:
         return
@@ -108,11 +109,11 @@ def bring_back(tx: Tx, actor: Actor, new: sa.ColumnElement[bool]) -> None:
         used.append(former.seq)
         if (chunk["is_active"], chunk["chunk_kind"], chunk["usage_policy"]) != (True, "fact", "normal"):
             continue
-        changed = {name: getattr(former, name) for name in events.CURATION if getattr(former, name) != chunk[name]}
+        changed = {name: getattr(former, name) for name in log.CURATION if getattr(former, name) != chunk[name]}
         here = curated.c.seq == chunk["seq"]
         for name, value in changed.items():
             reason = f"carried over from chunk {former.chunk_id}, which had the same text"
-            events.record(tx, actor, _CARRIED[name], curated, here, reason=reason, after={name: value})
+            log.record(tx, actor, _CARRIED[name], curated, here, reason=reason, after={name: value})
         tx.execute(sa.update(curated).where(here).values(changed))
     tx.execute(sa.delete(left_over).where(among(left_over.c.seq, used)))
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from kb_framework.console import Cli, pairs
 from kb_framework.errors import ConfigInvalid, EngineError
 from kb_knowledge.conditions import Kind, Policy, Status
-from kb_knowledge.models import EventType
+from kb_knowledge.log import EventType
 
 Flag = Parameter(negative=())
 Ids = Annotated[list[str], Parameter(negative=())]
@@ -46,6 +46,11 @@ def list_chunks(
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb chunks list --kind quote
+    kb chunks list --status inactive --json
     """
     found = cli.engine.list_chunks(
         q=q, kind=kind, status=status, policy=policy, source_type=source_type, page=page, per_page=per_page
@@ -73,6 +78,10 @@ def show(chunk_id: str, *, cli: Cli) -> None:
     ----------
     chunk_id
         The chunk's id.
+
+    Examples
+    --------
+    kb chunks show 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     found = cli.engine.get_chunk(chunk_id)
     about = {name: value for name, value in found.items() if name not in {"content", "preview", "events"}}
@@ -89,6 +98,10 @@ def deactivate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> int
         The chunks' ids.
     reason
         Why, for the log.
+
+    Examples
+    --------
+    kb chunks deactivate 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --reason "out of date"
     """
     return _change(cli, chunk_ids, lambda chunk_id: cli.engine.deactivate_chunk(chunk_id, reason=reason), "inactive")
 
@@ -102,6 +115,10 @@ def activate(chunk_ids: Ids, /, *, reason: str | None = None, cli: Cli) -> int:
         The chunks' ids.
     reason
         Why, for the log.
+
+    Examples
+    --------
+    kb chunks activate 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     return _change(cli, chunk_ids, lambda chunk_id: cli.engine.activate_chunk(chunk_id, reason=reason), "active")
 
@@ -117,6 +134,10 @@ def reclassify(chunk_ids: Ids, /, *, kind: Kind, reason: str | None = None, cli:
         What they are from now on.
     reason
         Why, for the log.
+
+    Examples
+    --------
+    kb chunks reclassify 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --kind example
     """
     return _change(cli, chunk_ids, lambda chunk_id: cli.engine.reclassify_chunk(chunk_id, kind, reason=reason), kind)
 
@@ -132,6 +153,10 @@ def set_policy(chunk_ids: Ids, /, *, policy: Policy, reason: str | None = None, 
         What they may be used for from now on.
     reason
         Why, for the log.
+
+    Examples
+    --------
+    kb chunks set-policy 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --policy never_generate
     """
     return _change(cli, chunk_ids, lambda chunk_id: cli.engine.set_chunk_policy(chunk_id, policy, reason=reason), policy)
 
@@ -181,6 +206,10 @@ def delete(
         Why, for the log.
     yes
         Do not ask.
+
+    Examples
+    --------
+    kb chunks delete 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --yes
     """
     if not yes and not cli.confirm(f"Delete chunk {chunk_id} for good?", "--yes"):
         cli.say("nothing was deleted")
@@ -201,6 +230,10 @@ def history(chunk_id: str, *, page: int = 1, per_page: int = 20, cli: Cli) -> No
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb chunks history 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     _print_events(cli, cli.engine.chunk_history(chunk_id, page=page, per_page=per_page))
 
@@ -237,6 +270,10 @@ def list_events(
         At most 100.
     export
         Write lines of JSON instead of a page.
+
+    Examples
+    --------
+    kb chunks events --since 2026-01-31
     """
     wanted = {"user_id": user, "chunk_id": chunk, "event_type": type, "since": since, "until": until}
     if not export:
@@ -282,6 +319,10 @@ def left_over(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb chunks left-over
     """
     found = cli.engine.list_left_over(page=page, per_page=per_page)
     columns = ("time", "chunk", "document", "curation")

@@ -16,6 +16,7 @@ from kb_knowledge.tables import curated
 Kind = Literal["fact", "angle", "example", "quote"]
 Policy = Literal["normal", "inspiration_only", "never_generate"]
 Status = Literal["active", "inactive", "all"]
+Reason = Annotated[Text, Field(max_length=255)]
 Condition = sa.ColumnElement[Any]
 
 # With it the candidates are looked at that curation keeps out; no request can ask for it.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, ChunkId, Text
-
-Reason = Annotated[Text, Field(max_length=255)]
-EventType = Literal["deactivated", "activated", "reclassified", "policy_changed", "added_from_research", "deleted_hard"]
+from kb_framework.validation import Body, ChunkId, Model, Text
 
 
 def _not_blank(text: str) -> str:
@@ -19,7 +16,7 @@ def _not_blank(text: str) -> str:
     return text
 
 
-class Event(BaseModel):
+class Event(Model):
     """Who changed what of which chunk, when and why."""
 
     id: str
@@ -32,12 +29,12 @@ class Event(BaseModel):
     created_at: str
 
 
-class EventPage(BaseModel):
+class EventPage(Model):
     data: list[Event]
     meta: PageMeta
 
 
-class ChunkSummary(BaseModel):
+class ChunkSummary(Model):
     """A chunk with its curation. `preview` is the beginning of its text, or null where a model must not read it."""
 
     id: str
@@ -57,7 +54,7 @@ class ChunkSummary(BaseModel):
     created_at: str
 
 
-class ChunkPage(BaseModel):
+class ChunkPage(Model):
     data: list[ChunkSummary]
     meta: PageMeta
 
@@ -77,7 +74,7 @@ class ChunkChanged(ChunkSummary):
     changed: bool
 
 
-class LeftOver(BaseModel):
+class LeftOver(Model):
     """Curation that waits for its text to come back: the chunk it was about is gone."""
 
     chunk_id: str
@@ -90,7 +87,7 @@ class LeftOver(BaseModel):
     created_at: str
 
 
-class LeftOverPage(BaseModel):
+class LeftOverPage(Model):
     data: list[LeftOver]
     meta: PageMeta
 
@@ -122,7 +119,7 @@ class ContextIn(Body):
         return self
 
 
-class ContextChunk(BaseModel):
+class ContextChunk(Model):
     """A chunk of a context, under the label by which an answer cites it."""
 
     label: str
@@ -141,12 +138,12 @@ class ContextChunk(BaseModel):
     pinned: bool
 
 
-class Rejected(BaseModel):
+class Rejected(Model):
     chunk_id: str
     reason: str
 
 
-class Sections(BaseModel):
+class Sections(Model):
     facts: list[ContextChunk] = []
     angles: list[ContextChunk] = []
     examples: list[ContextChunk] = []
@@ -163,7 +160,7 @@ class Context(Sections):
     hint: str | None = None
 
 
-class Citation(BaseModel):
+class Citation(Model):
     """What an answer refers to. One that is not `valid` points at nothing in the context."""
 
     label: str
@@ -173,7 +170,7 @@ class Citation(BaseModel):
     citation: str | None = None
 
 
-class Answer(BaseModel):
+class Answer(Model):
     """Generated text; citations that point outside of the context are marked in it."""
 
     text: str
@@ -181,7 +178,7 @@ class Answer(BaseModel):
     citations: list[Citation]
 
 
-class Asked(BaseModel):
+class Asked(Model):
     """An answer, or (null) no generator is configured and the context is the result."""
 
     answer: Answer | None
@@ -196,13 +193,13 @@ class AnswerIn(Body):
     model: Annotated[Text, Field(min_length=1, max_length=255)]
 
 
-class SnapshotChunk(BaseModel):
+class SnapshotChunk(Model):
     chunk_id: str
     section: str
     label: str
 
 
-class SnapshotSummary(BaseModel):
+class SnapshotSummary(Model):
     id: str
     user_id: str
     query: str
@@ -219,6 +216,6 @@ class Snapshot(SnapshotSummary):
     answer: Answer | None
 
 
-class SnapshotPage(BaseModel):
+class SnapshotPage(Model):
     data: list[SnapshotSummary]
     meta: PageMeta

@@ -12,9 +12,9 @@ from kb_framework.api import Plan
 from kb_framework.store.documents import delete_chunks
 from kb_framework.store.store import Tx
 from kb_framework.validation import Body
-from kb_knowledge import events
-from kb_knowledge.conditions import Kind, Policy
-from kb_knowledge.models import EventType, Reason
+from kb_knowledge import log
+from kb_knowledge.conditions import Kind, Policy, Reason
+from kb_knowledge.log import EventType
 from kb_knowledge.tables import curated
 
 
@@ -34,7 +34,7 @@ class Curation(Body):
 
     def record(self, plan: Plan, selected: sa.Select, tx: Tx) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
-        events.record(tx, plan.actor, self.event_type, curated, here, reason=self.reason, after=self.values())
+        log.record(tx, plan.actor, self.event_type, curated, here, reason=self.reason, after=self.values())
 
     def apply(self, tx: Tx, selected: sa.Select) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
@@ -88,7 +88,7 @@ class DeleteChunk(Body):
 
     def record(self, plan: Plan, selected: sa.Select, tx: Tx) -> None:
         here = curated.c.seq.in_(selected)
-        events.record(tx, plan.actor, "deleted_hard", curated, here, reason=self.reason, after=None)
+        log.record(tx, plan.actor, "deleted_hard", curated, here, reason=self.reason, after=None)
 
     def apply(self, tx: Tx, selected: sa.Select) -> None:
         delete_chunks(tx, selected)

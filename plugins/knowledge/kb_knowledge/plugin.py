@@ -65,8 +65,8 @@ def kb_services() -> list[api.Service]:
 @hookimpl
 def kb_routes() -> list[api.Routes]:
     return [
-        api.Routes("knowledge", "kb_knowledge.routes:handlers"),
-        api.Routes("knowledge_context", "kb_knowledge.context_routes:handlers", build=True),
+        api.Routes("knowledge", "kb_knowledge.routes:handlers", under=("knowledge",)),
+        api.Routes("knowledge_context", "kb_knowledge.context_routes:handlers", build=True, under=("knowledge",)),
     ]
 
 
@@ -134,7 +134,7 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 @hookimpl
 def kb_mutation_kinds() -> list[api.MutationKind]:
-    def kind(name: str, target: str, verb: str, help: str, permission: str = "") -> api.MutationKind:
+    def kind(name: str, target: str, verb: str, help: str, example: str, permission: str = "") -> api.MutationKind:
         path = name.replace("_", "-")
         return api.MutationKind(
             name,
@@ -146,13 +146,26 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             command=f"chunks bulk-{path}",
             tool=f"kb_chunks_bulk_{name}",
             permission=permission or f"knowledge.{name}",
+            example=example,
         )
 
     return [
-        kind("deactivate", "Deactivate", "deactivate", "Take chunks out of every search."),
-        kind("activate", "Activate", "activate", "Let chunks be found again.", "knowledge.deactivate"),
-        kind("reclassify", "Reclassify", "reclassify", "Say what chunks are: fact, angle, example or quote."),
-        kind("set_policy", "SetPolicy", "set the policy of", "Say what chunks may be used for."),
+        kind("deactivate", "Deactivate", "deactivate", "Take chunks out of every search.", '--query "press release"'),
+        kind("activate", "Activate", "activate", "Let chunks be found again.", "--tags reviewed", "knowledge.deactivate"),
+        kind(
+            "reclassify",
+            "Reclassify",
+            "reclassify",
+            "Say what chunks are: fact, angle, example or quote.",
+            "--tags mail --kind quote",
+        ),
+        kind(
+            "set_policy",
+            "SetPolicy",
+            "set the policy of",
+            "Say what chunks may be used for.",
+            "--tags mail --policy never_generate",
+        ),
         api.MutationKind(
             "delete_chunk",
             "kb_knowledge.mutations:DeleteChunk",

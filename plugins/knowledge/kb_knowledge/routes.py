@@ -21,6 +21,7 @@ from kb_knowledge import models
 from kb_knowledge.carry import LeftOverService
 from kb_knowledge.conditions import Kind, Policy, Status
 from kb_knowledge.events import EventsService
+from kb_knowledge.log import EventType
 from kb_knowledge.mutations import Activate, Deactivate, Reclassify, SetPolicy
 from kb_knowledge.service import KnowledgeService
 
@@ -133,7 +134,7 @@ def list_events(
     actor: Who,
     user_id: FromQuery[UUID | None] = None,
     chunk_id: FromQuery[UUID | None] = None,
-    event_type: FromQuery[models.EventType | None] = None,
+    event_type: FromQuery[EventType | None] = None,
     since: Since = None,
     until: Until = None,
     page: PageNumber = 1,
@@ -151,7 +152,7 @@ def export_events(
     actor: Who,
     user_id: FromQuery[UUID | None] = None,
     chunk_id: FromQuery[UUID | None] = None,
-    event_type: FromQuery[models.EventType | None] = None,
+    event_type: FromQuery[EventType | None] = None,
     since: Since = None,
     until: Until = None,
 ) -> Stream:

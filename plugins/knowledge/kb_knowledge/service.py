@@ -96,7 +96,7 @@ class KnowledgeService:
             raise _no_such(chunk_id)
         return rows[0]
 
-    def _rows(self, tx: Tx, *where: sa.ColumnElement[bool]) -> list[Mapping[str, Any]]:
+    def _rows(self, tx: Tx, *where: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
         query = sa.select(curated, documents.c.title, documents.c.path)
         query = query.join(documents, documents.c.id == curated.c.document_id)
         return tx.rows(query.where(tx.owns(curated), *where).order_by(curated.c.seq))

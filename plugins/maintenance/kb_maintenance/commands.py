@@ -27,6 +27,10 @@ def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None
         The archive, by custom *.kbz; - for standard output.
     force
         Replace a file that is there.
+
+    Examples
+    --------
+    kb export everything.zip
     """
     _save(cli, file, cli.engine.export_archive(), force=force, what="exported")
 
@@ -40,6 +44,10 @@ def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None
         The backup; - for standard output.
     force
         Replace a file that is there.
+
+    Examples
+    --------
+    kb backup monday.zip
     """
     _save(cli, file, cli.engine.download_backup(), force=force, what="backed up")
 
@@ -88,6 +96,10 @@ def import_archive(
         Do not ask.
     dry_run
         Only say what would be added.
+
+    Examples
+    --------
+    kb import everything.zip
     """
     path = Path(file).expanduser()
     if not path.is_file():
@@ -140,6 +152,10 @@ def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> Non
         The backup.
     force
         Replace what is there; it is kept in a folder of its own.
+
+    Examples
+    --------
+    kb restore monday.zip
     """
     from kb_maintenance.restore import restore_backup
 
@@ -194,6 +210,11 @@ def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = Fal
         Another embedder than the configured one.
     compact
         Embed nothing; move the vectors to an index without holes.
+
+    Examples
+    --------
+    kb reindex
+    kb reindex --compact
     """
     if compact and embedder:
         raise ConfigInvalid("--compact keeps the vectors as they are; it does not go with --embedder")

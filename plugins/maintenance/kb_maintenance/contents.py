@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from kb_framework.store.documents import content_hash
-from kb_framework.validation import Id, JsonObject, Tag, Text, invalid
+from kb_framework.validation import Id, JsonObject, Model, Tag, Text, invalid
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.exporting import CHUNKS, DOCUMENTS, FORMAT
 
@@ -24,7 +24,7 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 
 
-class _Line(BaseModel):
+class _Line(Model):
     # Further columns are a plugin's.
     model_config = ConfigDict(extra="allow", strict=True)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from kb_framework.validation import Body, Text
+from kb_framework.validation import Body, Model, Text
 
 
 class ReindexIn(Body):
     embedder: Annotated[Text, Field(min_length=1, description="Another embedder than the configured one.")] | None = None
 
 
-class Reindexed(BaseModel):
+class Reindexed(Model):
     """How far it is. Ask again until it is finished; whoever asks goes on where the last one stopped."""
 
     finished: bool
@@ -23,7 +23,7 @@ class Reindexed(BaseModel):
     hint: str | None = None
 
 
-class IndexSize(BaseModel):
+class IndexSize(Model):
     rows: int
     share_in_use: float
     bytes: int
@@ -34,7 +34,7 @@ class Compacted(Reindexed):
     after: IndexSize | None
 
 
-class Difference(BaseModel):
+class Difference(Model):
     """How what an archive holds compares with what is here."""
 
     new: int = 0
@@ -42,13 +42,13 @@ class Difference(BaseModel):
     different: int = 0
 
 
-class Sample(BaseModel):
+class Sample(Model):
     id: int
     title: str
     state: str
 
 
-class Preview(BaseModel):
+class Preview(Model):
     import_id: str
     documents: Difference
     chunks: Difference
@@ -59,7 +59,7 @@ class Preview(BaseModel):
     sample: list[Sample]
 
 
-class Imported(BaseModel):
+class Imported(Model):
     """How far it is. Ask again until it is finished."""
 
     finished: bool

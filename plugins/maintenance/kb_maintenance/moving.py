@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from kb_framework.app import load_plugin_settings, open_store, plugin_steps
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.client import running_engine
+from kb_framework.client import PATIENT_SECONDS, running_engine
 from kb_framework.errors import ConfigInvalid, Conflict, InvalidInput, StoreUnusable
 from kb_framework.files import LocalFiles, open_files
 from kb_framework.plugins import Plugins
@@ -59,7 +59,7 @@ def move_store(
     host = host.model_copy(update={"database_url": _address(host, url), "database_statement_timeout": 0})
     if not source.is_file():
         raise InvalidInput(f"there is no file {str(source)!r}")
-    if running_engine(dataclasses.replace(bootstrap, data_dir=source.parent)):
+    if running_engine(dataclasses.replace(bootstrap, data_dir=source.parent), PATIENT_SECONDS):
         raise Conflict(
             f"an engine serves {source.parent}: what it writes meanwhile would stay behind", hint="stop kb serve first"
         )

@@ -32,7 +32,7 @@ def kb_services() -> list[api.Service]:
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("maintenance", "kb_maintenance.routes:handlers")]
+    return [api.Routes("maintenance", "kb_maintenance.routes:handlers", under=("export", "backup", "import", "reindex"))]
 
 
 @hookimpl

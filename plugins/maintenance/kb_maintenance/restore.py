@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.client import running_engine
+from kb_framework.client import PATIENT_SECONDS, running_engine
 from kb_framework.errors import Conflict
 from kb_framework.files import Files, LocalFiles, open_files
 from kb_framework.settings import load_settings
@@ -32,7 +32,7 @@ def restore_backup(bootstrap: Bootstrap, backup: Path, *, force: bool) -> dict[s
     data_dir = bootstrap.data_dir
     if bootstrap.engine_url:
         raise Conflict("a backup is restored into a folder of this machine", hint="unset KB_ENGINE_URL")
-    if running_engine(bootstrap):
+    if running_engine(bootstrap, PATIENT_SECONDS):
         raise Conflict(f"an engine serves {data_dir}", hint="stop kb serve first")
     files_url = load_settings(bootstrap).host.files_url
     occupied = (data_dir / DATABASE).exists() or any((data_dir / "files").glob("??/*"))
