@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import io
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable
@@ -127,17 +129,23 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         help=_help(plugins),
         version=__version__,
         help_format="plaintext",
+        # That a switch is off, or a list empty, goes without saying.
+        default_parameter=Parameter(show_default=lambda value: value or None),
         result_action="return_int_as_exit_code_else_zero",
     )
-    app.register_install_completion_command()
     everything = "--install-completion" in argv
     first, second = ([word for word in argv if not word.startswith("-")] + [None, None])[:2]
+    if everything or first is None:
+        app.register_install_completion_command()
     if not everything:
         _check_command(first, {command.name.split(" ")[0] for command in plugins.commands})
     groups = {name: Group(name, sort_key=index) for index, name in enumerate(GROUPS)}
     found: dict[str, list[Command]] = {}
     for command in plugins.commands:
-        found.setdefault(command.name.split(" ")[0], []).append(command)
+        word = command.name.split(" ")[0]
+        # Whoever asks for one command needs no other.
+        if everything or first in (None, word):
+            found.setdefault(word, []).append(command)
     for name, commands in found.items():
         group = groups.get(commands[0].group) or Group(commands[0].group, sort_key=len(GROUPS))
         top = next((command for command in commands if command.name == name), None)
@@ -146,7 +154,8 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         if inner:
             app.command(_group(plugins, name, top, inner, wanted, second, group))
         elif top and wanted:
-            app.command(_function(plugins, top), name=name, group=group)
+            function = _function(plugins, top)
+            app.command(function, name=name, group=group, **_told(function))
         elif top:
             app.command(top.target, name=name, help=top.help, group=group)
     return app
@@ -174,10 +183,13 @@ def _group(
     if not wanted:
         return sub
     if top and second not in by_word:
-        sub.default(_function(plugins, top))
+        function = _function(plugins, top)
+        sub.default(function)
+        sub.help_epilogue = _told(function)["help_epilogue"]
     for word, command in by_word.items():
         if word == second or (command.build and second not in by_word):
-            sub.command(_function(plugins, command), name=word)
+            function = _function(plugins, command)
+            sub.command(function, name=word, **_told(function))
         else:
             sub.command(command.target, name=word, help=command.help)
     return sub
@@ -190,6 +202,16 @@ def _function(plugins: Plugins, command: Command) -> Any:
     except ImportError as error:
         plugin = plugins.commands.plugin_of(command.name)
         raise KBError(f"the command {command.name!r} of plugin {plugin!r} cannot be imported: {error}") from error
+
+
+def _told(function: Any) -> dict[str, str]:
+    """What `--help` says besides the parameters: the docstring's paragraphs, and the lines of its `Examples` at the end."""
+    sections = re.split(r"^(\w+)\n-{3,}\n", inspect.getdoc(function) or "", flags=re.MULTILINE)
+    named = dict(zip(sections[1::2], sections[2::2], strict=True))
+    # Lines end where the source's do; a terminal has its own width.
+    paragraphs = [" ".join(part.split("\n")) for part in sections[0].strip().split("\n\n")]
+    examples = named.get("Examples", "").strip()
+    return {"help": "\n\n".join(paragraphs), "help_epilogue": f"Examples:\n\n{examples}" if examples else ""}
 
 
 class _PlainFormatter(logging.Formatter):

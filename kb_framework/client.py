@@ -24,12 +24,15 @@ from kb_framework.errors import EngineError, EngineUnreachable
 from kb_framework.plugins import Plugins
 
 if TYPE_CHECKING:
+    from kb_framework.app import KB
     from kb_framework.streaming import StreamedReply
 
 ADDRESS_FILE = "engine.json"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 600.0
 _PROBE_SECONDS = 2.0
+# For what must not be done beside an engine: it may be busy, and where there is none that is known at once.
+PATIENT_SECONDS = 60.0
 
 
 class Reply(NamedTuple):
@@ -148,17 +151,8 @@ def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
 
     from kb_framework.app import open_kb
 
-    kb = open_kb(bootstrap, plugins)
-
-    from kb_framework.web import create_app
-
-    try:
-        app = create_app(kb)
-    except BaseException:
-        kb.close()
-        raise
     # Whoever can open the data folder owns what is in it; a key makes them its user instead.
-    return Engine(AsgiTransport(app, kb.close, api_key=bootstrap.api_key), plugins)
+    return Engine(LocalTransport(open_kb(bootstrap, plugins), bootstrap.api_key), plugins)
 
 
 class Running(NamedTuple):
@@ -168,12 +162,12 @@ class Running(NamedTuple):
     secret: str | None
 
 
-def running_engine(bootstrap: Bootstrap) -> Running | None:
-    """The engine that serves this data folder, if it answers as the one that left its address."""
+def running_engine(bootstrap: Bootstrap, patience: float = _PROBE_SECONDS) -> Running | None:
+    """The engine that serves this data folder, if it answers, in so many seconds, as the one that left its address."""
     try:
         left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
         url, instance = str(left["url"]), str(left["instance"])
-        reply = HttpTransport(url, seconds=_PROBE_SECONDS).send("GET", "/api/v1/health/live", {}, b"")
+        reply = HttpTransport(url, seconds=patience).send("GET", "/api/v1/health/live", {}, b"")
         return Running(url, left.get("secret")) if json.loads(reply.body).get("instance") == instance else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
         return None
@@ -273,6 +267,10 @@ class AsgiTransport:
         """Set the application, for one that is made of parts that need this transport."""
         self._app = app
 
+    @property
+    def _application(self) -> Any:
+        return self._app
+
     def acting_as(self, actor: Actor) -> AsgiTransport:
         """The same application, asked by another."""
         other = copy.copy(self)
@@ -289,7 +287,7 @@ class AsgiTransport:
     ) -> AbstractContextManager[StreamedReply]:
         from kb_framework.streaming import asgi_stream
 
-        return asgi_stream(self._app, self._loop, self._scope(method, target, headers), body)
+        return asgi_stream(self._application, self._loop, self._scope(method, target, headers), body)
 
     def _scope(self, method: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
         path, _, query = target.partition("?")
@@ -330,7 +328,7 @@ class AsgiTransport:
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 answered.set()
 
-        await self._app(scope, receive, send)
+        await self._application(scope, receive, send)
         start = next(message for message in sent if message["type"] == "http.response.start")
         payload = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
         received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
@@ -354,6 +352,44 @@ class AsgiTransport:
         self._loop.close()
         if self._on_close:
             self._on_close()
+
+
+class LocalTransport(AsgiTransport):
+    """To an engine in this process. Its application is made for the first request that no plugin answers without it."""
+
+    def __init__(self, kb: KB, api_key: str | None = None) -> None:
+        super().__init__(on_close=kb.close, api_key=api_key)
+        self._kb = kb
+        self._making = threading.Lock()
+
+    @property
+    def _application(self) -> Any:
+        with self._making:
+            if self._app is None:
+                from kb_framework.web import create_app
+
+                self._app = create_app(self._kb)
+        return self._app
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        return self._direct(method, target, headers, body) or super().send(method, target, headers, body)
+
+    def _direct(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply | None:
+        """The answer of whoever needs no application for it. Whatever goes wrong is told by the application, in its words."""
+        if method != "POST" or self._actor is None or READER_HEADER in headers:
+            return None
+        path = target.removeprefix("/api/v1")
+        item = next((item for routes in self._kb.plugins.routes for item in routes.direct if item.path == path), None)
+        if item is None:
+            return None
+        from kb_framework.validation import validate
+
+        try:
+            asked = validate(resolve(item.body), json.loads(body))
+            answer = getattr(self._kb.services[item.service], item.method)(asked, self._actor)
+            return Reply(200, {}, answer.model_dump_json().encode())
+        except Exception:  # noqa: BLE001 - it only reads, so it can be asked again
+            return None
 
 
 def _decoded(reply: Reply) -> Any:

@@ -29,6 +29,11 @@ def serve(*, host: str = "127.0.0.1", port: int = 8420, cli: Cli) -> None:
         The address to listen on. Without keys only loopback is allowed.
     port
         The port; 0 takes a free one.
+
+    Examples
+    --------
+    kb serve
+    kb serve --host 0.0.0.0 --port 8420
     """
     from kb_framework.server import serve as run_server
 
@@ -50,6 +55,11 @@ def mcp(
         Which tools to offer: read; write adds notes and uploads; curate adds changes; admin offers all.
     cost
         Print what each tool's description costs in tokens, and stop.
+
+    Examples
+    --------
+    kb mcp --profile read
+    kb mcp --cost
     """
     from kb_framework.mcp_server import serve_stdio, tool_costs
 
@@ -71,6 +81,11 @@ def doctor(*, repair: Annotated[bool, Parameter(negative=())] = False, cli: Cli)
     ----------
     repair
         Make anew what is derived from documents and chunks where it is wrong, say what was done, and check again.
+
+    Examples
+    --------
+    kb doctor
+    kb doctor --repair
     """
     try:
         report = _repaired(cli) if repair else cli.engine.get("/doctor")
@@ -99,12 +114,14 @@ def partition(number: int, /, *, cli: Cli) -> None:
 
     It is done in one transaction, so what is interrupted has changed nothing. Engines and workers must be stopped meanwhile.
 
-    Examples: kb db partition 8; kb db partition 1
-
     Parameters
     ----------
     number
         How many partitions, up to 128.
+
+    Examples
+    --------
+    kb db partition 8
     """
     from kb_framework.app import open_kb
 
@@ -123,13 +140,23 @@ def partition(number: int, /, *, cli: Cli) -> None:
 
 
 def schema(*, cli: Cli) -> None:
-    """Show version, capabilities, error codes, models and counts of the engine."""
+    """Show version, capabilities, error codes, models and counts of the engine.
+
+    Examples
+    --------
+    kb schema --json
+    """
     found: dict[str, Any] = cli.engine.get("/schema")
     cli.result(found, pairs({**found, "wire": ", ".join(sorted(found["wire"]))}))
 
 
 def config(*, cli: Cli) -> None:
-    """Show every setting, its value and where it came from; secrets are masked."""
+    """Show every setting, its value and where it came from; secrets are masked.
+
+    Examples
+    --------
+    kb config
+    """
     from pydantic import SecretStr
 
     from kb_framework.app import load_plugin_settings
@@ -155,7 +182,12 @@ def _plain(value: Any) -> bool:
 
 
 def plugins(*, cli: Cli) -> None:
-    """List plugins: version, distribution, state, hooks, what each contributes, and why one failed."""
+    """List plugins: version, distribution, state, hooks, what each contributes, and why one failed.
+
+    Examples
+    --------
+    kb plugins
+    """
     _ask_engine(cli)
     data = [dataclasses.asdict(info) for info in cli.plugins.infos]
     rows = [
@@ -193,6 +225,10 @@ def disable(name: str, *, cli: Cli) -> None:
     ----------
     name
         The plugin, or distribution:plugin where two have the same name.
+
+    Examples
+    --------
+    kb plugins disable research
     """
     _switch(name, cli, disabled=True)
 
@@ -204,6 +240,10 @@ def enable(name: str, *, cli: Cli) -> None:
     ----------
     name
         The plugin, as it was disabled.
+
+    Examples
+    --------
+    kb plugins enable research
     """
     _switch(name, cli, disabled=False)
 

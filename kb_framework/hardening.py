@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import anyio
 from litestar.types import Receive
 
 from kb_framework.errors import RequestTimeout
@@ -37,7 +37,7 @@ def in_time(receive: Receive, seconds: float) -> Receive:
         if ended:
             return await receive()
         try:
-            with anyio.fail_after(seconds):
+            async with asyncio.timeout(seconds):
                 message = await receive()
         except TimeoutError:
             raise RequestTimeout(f"nothing more of the body arrived for {seconds:g} s") from None

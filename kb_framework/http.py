@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from litestar.datastructures import UploadFile
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter, QueryParameter
-from pydantic import BaseModel
 
 from kb_framework.errors import InvalidInput
-from kb_framework.validation import MAX_INT
+from kb_framework.validation import MAX_INT, Model
 from kb_framework.wire import ErrorV1
 
 DocumentId = Annotated[int, PathParameter(ge=-MAX_INT - 1, le=MAX_INT)]
@@ -25,20 +24,20 @@ def Answer(model: type[Any], description: str) -> ResponseSpec:  # noqa: N802 - 
     return ResponseSpec(model, description=description, generate_examples=False)
 
 
-class FlatError(BaseModel):
+class FlatError(Model):
     """`error` is from the closed list of codes; further fields depend on it."""
 
     error: str
     message: str
 
 
-class EnvelopeDetail(BaseModel):
+class EnvelopeDetail(Model):
     code: str
     message: str
     details: dict[str, Any]
 
 
-class EnvelopeError(BaseModel):
+class EnvelopeError(Model):
     success: bool
     error: EnvelopeDetail
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from pydantic import BaseModel
+
+from kb_framework.validation import Model
 
 
-class PageMeta(BaseModel):
+class PageMeta(Model):
     """Which page of how many; `meta` of every list."""
 
     page: int

@@ -120,14 +120,20 @@ def _check_filter(item: SelectionFilter) -> None:
         raise PluginFailed(f"the selection filter {item.name!r} must take one annotated parameter, value")
 
 
+# What pydantic is known to take need not be tried, whenever an engine is opened.
+_PLAIN = (int, str, bool, float, list[int], list[str])
+
+
 @functools.lru_cache(maxsize=256)
 def _taken(function: Callable[..., Any]) -> Any:
     """The type that a filter's function takes, which every kind's body asks for anew; empty where it is not to be used."""
     parameters = inspect.signature(function, eval_str=True).parameters
     if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
         return inspect.Parameter.empty
-    create_model("Filter", value=(parameters["value"].annotation, ...))
-    return parameters["value"].annotation
+    annotation = parameters["value"].annotation
+    if annotation not in _PLAIN:
+        create_model("Filter", value=(annotation, ...))
+    return annotation
 
 
 def _check_kind(kind: MutationKind) -> None:

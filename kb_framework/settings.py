@@ -194,9 +194,11 @@ def load_settings(bootstrap: Bootstrap, sections: Iterable[SettingsSection] = ()
 
 
 def _set_variables() -> set[str]:
-    from dotenv import dotenv_values
+    names = set(os.environ)
+    if DOTENV.is_file():
+        from dotenv import dotenv_values
 
-    names = set(os.environ) | set(dotenv_values(DOTENV) if DOTENV.is_file() else ())
+        names |= set(dotenv_values(DOTENV))
     return {name.upper() for name in names if name.upper().startswith("KB_")}
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
@@ -103,6 +104,7 @@ class SystemService:
             "counts": self.counts(actor),
         }
 
+    @cached_property
     def wire(self) -> dict[str, dict[str, Any]]:
         """The JSON Schema of every object that carries its version."""
         return versioned(self._kb.plugins)
@@ -296,7 +298,11 @@ def _check(name: str, state: str, message: str) -> dict[str, Any]:
     return {"name": name, "state": state, "message": message}
 
 
-@get("/health", sync_to_thread=True, opt={"permission": "engine.view"})
+# They tell of every route there is, or of plugins whose routes cannot be mounted.
+_OF_THE_WHOLE = {"permission": "engine.view", "whole": True}
+
+
+@get("/health", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_health(system: NamedDependency[SystemService], actor: NamedDependency[Actor]) -> dict[str, Any]:
     """Whether the engine is well: version, plugins that failed, counts."""
     return system.health(actor)
@@ -308,28 +314,24 @@ def get_live(system: NamedDependency[SystemService]) -> dict[str, Any]:
     return system.live()
 
 
-# They tell of every route there is.
-_OF_THE_WHOLE = {"permission": "engine.view", "whole": True}
-
-
 @get("/schema", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_schema(
     request: Request[Any, Any, Any], system: NamedDependency[SystemService], actor: NamedDependency[Actor]
 ) -> dict[str, Any]:
     """Version, capabilities, error codes, models, filters, operations, counts, and the JSON schema of every wire object."""
-    return {**system.schema(actor), "wire": {**_components(request), **system.wire()}}
+    return {**system.schema(actor), "wire": {**_components(request), **system.wire}}
 
 
 @get("/wire", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def list_wire(request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The names of all wire objects, each with a JSON Schema at `/wire/{name}`."""
-    return {"data": sorted({**_components(request), **system.wire()})}
+    return {"data": sorted({**_components(request), **system.wire})}
 
 
 @get("/wire/{name:str}", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[SystemService]) -> dict[str, Any]:
     """The JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API."""
-    found = system.wire().get(name)
+    found = system.wire.get(name)
     if found is not None:
         return found
     components = _components(request)
@@ -339,10 +341,13 @@ def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: Named
 
 
 def _components(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    return request.app.openapi_schema.to_schema()["components"]["schemas"]
+    # Made once: it takes longer than everything else in an answer.
+    if (found := request.app.state.get("components")) is None:
+        found = request.app.state["components"] = request.app.openapi_schema.to_schema()["components"]["schemas"]
+    return found
 
 
-@get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate"})
+@get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate", "whole": True})
 def get_doctor(system: NamedDependency[SystemService]) -> dict[str, Any]:
     """Everything that can be checked, with what to do about what is wrong."""
     return system.doctor()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kb_framework.client import Engine, HttpTransport, connect
+from kb_framework.testing_commands import Commands, commands, run_from_the_beginning
 
 if TYPE_CHECKING:
     from kb_framework.app import KB
@@ -50,20 +51,28 @@ def kb_engine(kb_home: Path) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.fixture(scope="session")
+def kb_commands() -> Iterator[Commands]:
+    with commands() as made:
+        yield made
+
+
 @pytest.fixture
-def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `kb` as a person would, in a process of its own."""
+def kb_run(kb_home: Path, kb_commands: Commands) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `kb` as a person would, in a process of its own; what it imports was imported before."""
 
     def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kb_framework", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, **environment},
-            timeout=120,
-        )
+        return kb_commands.run(arguments, stdin, **environment)
+
+    return run
+
+
+@pytest.fixture
+def kb_start(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `kb` in a process that begins with nothing, for tests of how it begins."""
+
+    def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return run_from_the_beginning(arguments, stdin, **environment)
 
     return run
 

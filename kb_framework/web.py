@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+import msgspec
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
-from litestar.exceptions import HTTPException, SerializationException, ValidationException
+from litestar.exceptions import HTTPException, InternalServerException, SerializationException, ValidationException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
@@ -28,10 +29,10 @@ from litestar.response import Redirect
 from litestar.routes import HTTPRoute
 from litestar.static_files import create_static_files_router
 from litestar.types import ASGIApp, Empty, Receive, Scope, Send
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from kb_framework import __version__, errors
-from kb_framework.api import ANY_KEY, PUBLIC, READER_HEADER, Actor, resolve
+from kb_framework.api import ANY_KEY, PUBLIC, READER_HEADER, Actor, Routes, resolve
 from kb_framework.app import KB
 from kb_framework.gate import Gate
 from kb_framework.hardening import in_time, security_headers
@@ -90,7 +91,9 @@ def create_app(
     """
     system = SystemService(kb, instance)
     gate = Gate(kb.access, kb.settings.host.unauthorized_per_minute, local_secret)
-    found = [*_documented(handlers, HOST), *_limited(_plugin_handlers(kb), kb)]
+
+    def found(word: str | None = None) -> list[HTTPRouteHandler]:
+        return [*_documented(handlers, HOST), *_limited(_plugin_handlers(kb, word), kb)]
 
     def build(some: list[HTTPRouteHandler], *more: Any, **options: Any) -> Litestar:
         app = Litestar(
@@ -101,6 +104,7 @@ def create_app(
                 **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
             },
             plugins=[PydanticPlugin(validate_strict=True)],
+            type_encoders={BaseModel: _as_json},
             exception_handlers={Exception: render_error},
             guards=[gate.authorize],
             before_request=_check_request,
@@ -113,8 +117,10 @@ def create_app(
         return app
 
     def build_whole() -> Litestar:
-        return build(found, *_pages(), *([mcp] if mcp else []), openapi_config=_openapi(), lifespan=lifespan)
+        return build(found(), *_pages(), *([mcp] if mcp else []), openapi_config=_openapi(), lifespan=lifespan)
 
+    # Whoever does not say where its routes are is asked now: one that cannot be mounted has failed before anybody asks anything.
+    found("")
     parts = Parts(found, build_whole, lambda some: build(some, openapi_config=None))
     return Edge(parts, gate, kb.settings.host, any_address=any_address)
 
@@ -128,20 +134,14 @@ class Parts:
 
     def __init__(
         self,
-        found: Iterable[HTTPRouteHandler],
+        found: Callable[[str], list[HTTPRouteHandler]],
         build_whole: Callable[[], Litestar],
         build_part: Callable[[list[HTTPRouteHandler]], Litestar],
     ) -> None:
+        self._found = found
         self._build_whole = build_whole
         self._build_part = build_part
-        self._handlers: dict[str, list[HTTPRouteHandler]] = {}
         self._built: dict[str, Litestar] = {}
-        for handler in found:
-            for word in {path.strip("/").split("/")[0] for path in handler.paths}:
-                self._handlers.setdefault(word, []).append(handler)
-        for word, some in list(self._handlers.items()):
-            if any(handler.opt.get("whole") for handler in some):
-                del self._handlers[word]
 
     @cached_property
     def whole(self) -> Litestar:
@@ -151,11 +151,16 @@ class Parts:
         """The application that answers to a path."""
         base, _, rest = path.partition(f"{_BASE}/")
         word = rest.split("/")[0]
-        if "whole" in self.__dict__ or base or word not in self._handlers:
+        if "whole" in self.__dict__ or base or not word:
             return self.whole
         if word not in self._built:
-            self._built[word] = self._build_part(self._handlers[word])
+            self._built[word] = self._part(word)
         return self._built[word]
+
+    def _part(self, word: str) -> Litestar:
+        some = [handler for handler in self._found(word) if word in _first_words(handler)]
+        of_the_whole = any(handler.opt.get("whole") for handler in some)
+        return self._build_part(some) if some and not of_the_whole else self.whole
 
 
 def _actor(request: Request[Any, Any, Any]) -> Actor:
@@ -167,12 +172,20 @@ def _actor(request: Request[Any, Any, Any]) -> Actor:
     return actor._replace(reader="model") if reader == "model" else actor
 
 
+def _as_json(model: BaseModel) -> msgspec.Raw:
+    """A model as it is sent. Pydantic writes JSON twice as fast as it makes the dictionaries that JSON could be made of."""
+    return msgspec.Raw(model.model_dump_json().encode())
+
+
 def _service(kb: KB, name: str) -> Callable[[], Any]:
     return lambda: kb.services[name]
 
 
-def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
-    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest is mounted without it."""
+def _plugin_handlers(kb: KB, word: str | None) -> list[HTTPRouteHandler]:
+    """Every plugin's handlers; a plugin whose routes cannot be mounted has failed, and the rest is mounted without it.
+
+    With a word, without those of plugins that say that no path of theirs begins with it.
+    """
     plugins = kb.plugins
     while True:
         mounted: list[HTTPRouteHandler] = []
@@ -181,9 +194,12 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
             plugins.routes.items(), key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0]))
         ):
             plugin = plugins.routes.plugin_of(name)
+            if word is not None and routes.under and word not in routes.under:
+                continue
             try:
                 target = resolve(routes.target)
                 found = _documented(target(plugins) if routes.build else target, plugin)
+                _check_words(routes, found)
                 _claim(claimed, _paths(found), plugin)
                 mounted += found
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
@@ -205,6 +221,17 @@ def _claim(claimed: dict[tuple[str, str], str], paths: set[tuple[str, str]], plu
     for method, path in sorted(paths & claimed.keys()):
         raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
     claimed |= dict.fromkeys(paths, plugin)
+
+
+def _check_words(routes: Routes, found: Iterable[HTTPRouteHandler]) -> None:
+    """What is not found under the words that a plugin declared would be found by a server, and not by a command."""
+    for word in sorted({word for handler in found for word in _first_words(handler)} - set(routes.under)):
+        if routes.under:
+            raise errors.PluginFailed(f"the routes {routes.name!r} are said to be under {', '.join(routes.under)}, not {word!r}")
+
+
+def _first_words(handler: HTTPRouteHandler) -> set[str]:
+    return {path.strip("/").split("/")[0] for path in handler.paths}
 
 
 def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
@@ -443,6 +470,10 @@ def _translate(error: Exception) -> errors.KBError | None:
     if isinstance(error, ValidationException):
         return _invalid_parameter(error)
     if isinstance(error, HTTPException):
+        of_body = getattr(error.__cause__, "__cause__", None)
+        if isinstance(error, InternalServerException) and isinstance(of_body, ValidationError):
+            # Litestar takes a field that is named like a dependency for that, and its being wrong for a mistake in here.
+            return invalid(of_body)
         if error.status_code == 400 and isinstance(error.__cause__, SerializationException):
             return errors.InvalidInput(f"body: is not valid JSON: {error.detail}", field="body")
         if error.status_code == errors.PayloadTooLarge.http_status:

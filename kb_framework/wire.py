@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from kb_framework.api import resolve
 from kb_framework.errors import error_codes
 from kb_framework.plugins import Plugins
+from kb_framework.validation import Model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _COMPONENT = "#/components/schemas/"
 
 
-class ErrorV1(BaseModel):
+class ErrorV1(Model):
     """An error of search, of the CLI's `--json`, of MCP; `code` is from the closed list."""
 
     schema_version: Literal["error.v1"]

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from pysqlite3 import dbapi2
 from kb_framework.app import open_kb
 from kb_framework.client import AsgiTransport, connect
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
+from kb_framework.store.migrations import ANALYSIS
 from kb_framework.store.tables import documents
-from kb_framework.store.text import ANALYSIS
 from kb_framework.testing import start_server, stop_server, stored, stored_tables
 from kb_framework.web import create_app
 
@@ -171,6 +172,20 @@ def post_note(transport: AsgiTransport) -> Any:
 # Migrations
 
 
+@pytest.mark.sqlite_only("about the file")
+def test_whoever_writes_to_a_new_database_is_waited_for(kb_home: Path) -> None:
+    """Its mode is changed where it is opened first, for which SQLite itself does not wait."""
+    kb_home.mkdir()
+    with database(kb_home) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as threads:
+            opening = threads.submit(open_kb)
+            time.sleep(0.3)
+            assert not opening.done()
+            other.execute("ROLLBACK")
+            opening.result(timeout=30).close()
+
+
 def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home, kb_store_of, tmp_path, monkeypatch) -> None:
     homes = [{"KB_DATA_DIR": str(tmp_path / f"home-{number}"), **kb_store_of(migrated=False)} for number in range(8)]
     with child(OPENER) as a, child(OPENER) as b, child(OPENER) as c, child(OPENER) as d:
@@ -195,6 +210,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home
             ("documents", 1),
             ("documents", 2),
             ("documents", 3),
+            ("documents", 4),
             ("full text", ANALYSIS),
             ("host", 1),
             ("host", 2),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +41,49 @@ def test_a_command_makes_only_the_routes_that_it_asks_until_somebody_needs_all(k
     edge = create_app(kb)
     with Engine(AsgiTransport(edge, kb.close), kb.plugins) as engine:
         engine.add_note("a note")
-        assert engine.get("/health")["counts"]["documents"] == 1
-        assert {path for path in made(edge) if not path.startswith(("/api/v1/notes", "/api/v1/health"))} == set()
+        assert engine.get("/tags")["data"] == []
+        assert {path for path in made(edge) if not path.startswith(("/api/v1/notes", "/api/v1/tags"))} == set()
 
         with pytest.raises(EngineError, match="Not Found"):
             engine.get("/nothing-of-this-name")
         assert {"/api/v1/search", "/api/v1/bulk/delete", "/schema"} <= made(edge)
         assert engine.search("note")["hits"]
+
+
+def test_a_command_imports_only_the_routes_that_it_asks(kb_home: Path) -> None:
+    code = (
+        "import sys\n"
+        "from kb_framework.client import connect\n"
+        "with connect() as engine:\n"
+        "    engine.add_note('a note')\n"
+        "print(*sorted(name for name in sys.modules if name.endswith('routes') and name.startswith('kb_')))"
+    )
+    environment = {**os.environ, "KB_DISABLED_PLUGINS": "legalhold"}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert told.stdout.split() == ["kb_documents.routes"]
+
+
+ELSEWHERE = """
+from litestar import get
+from kb_framework import api, hookimpl
+
+@get("/tide", sync_to_thread=False, opt={"permission": "engine.view"})
+def tide() -> str:
+    return "low"
+
+@hookimpl
+def kb_routes():
+    return [api.Routes("tide", f"{__name__}:tide", under=("weather",))]
+"""
+
+
+def test_routes_that_are_not_where_their_plugin_says_fail_that_plugin(kb_home: Path, plugin: Callable[..., Any]) -> None:
+    plugin("elsewhere", ELSEWHERE)
+    kb = open_kb()
+    with Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins) as engine:
+        failed = engine.get("/health")["plugins"]["failed"]
+    assert [*failed] == ["elsewhere"]
+    assert "said to be under weather, not 'tide'" in failed["elsewhere"]
 
 
 def made(edge: Any) -> set[str]:

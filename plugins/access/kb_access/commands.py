@@ -32,6 +32,11 @@ def create_key(
         Of the role's permissions only these, comma-separated: documents.read for one that only reads.
     expires
         90d, 12h or an ISO time; by default never.
+
+    Examples
+    --------
+    kb keys create --user ana --role editor
+    kb keys create --user bot --role viewer --org lab --json
     """
     made = cli.engine.create_key(user, role, organization=org, permissions=permissions, expires=expires)
     _show_new(cli, made)
@@ -54,6 +59,10 @@ def list_keys(*, org: str | None = None, page: int = 1, per_page: int = 20, cli:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb keys list
     """
     found = cli.engine.list_keys(organization=org, page=page, per_page=per_page)
     names = ("id", "prefix", "state", "user", "organization", "role", "expires_at", "last_used_at")
@@ -73,6 +82,10 @@ def revoke_key(id: str, *, cli: Cli) -> None:
     ----------
     id
         The key's id, as `kb keys list` shows it.
+
+    Examples
+    --------
+    kb keys revoke 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     revoked = cli.engine.revoke_key(id)
     cli.result(revoked, f"key {revoked['id']} of {revoked['user']} is revoked")
@@ -85,6 +98,10 @@ def rotate_key(id: str, *, cli: Cli) -> None:
     ----------
     id
         The key's id, as `kb keys list` shows it.
+
+    Examples
+    --------
+    kb keys rotate 6ba7b810-9dad-11d1-80b4-00c04fd430c8
     """
     _show_new(cli, cli.engine.rotate_key(id))
 
@@ -98,6 +115,10 @@ def list_users(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb users
     """
     found = cli.engine.list_users(page=page, per_page=per_page)
     names = ("id", "name", "organization", "keys", "removed_at")
@@ -112,6 +133,10 @@ def remove_user(id: str, *, cli: Cli) -> None:
     ----------
     id
         The user's id, as `kb users` shows it.
+
+    Examples
+    --------
+    kb users remove ana
     """
     cli.engine.remove_user(id)
     cli.result({"id": id, "removed": True}, f"the keys of user {id} are revoked")
@@ -126,6 +151,10 @@ def list_organizations(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb orgs
     """
     found = cli.engine.list_organizations(page=page, per_page=per_page)
     names = ("id", "name", "created_at")
@@ -140,13 +169,22 @@ def create_organization(name: str, *, cli: Cli) -> None:
     ----------
     name
         What it is called.
+
+    Examples
+    --------
+    kb orgs create lab
     """
     made = cli.engine.create_organization(name)
     cli.result(made, f"organization {made['name']} is made ({made['id']})")
 
 
 def list_roles(*, cli: Cli) -> None:
-    """List roles with their permissions."""
+    """List roles with their permissions.
+
+    Examples
+    --------
+    kb roles
+    """
     found = cli.engine.list_roles()
     cli.table(found, [(item["name"], ", ".join(item["permissions"])) for item in found["data"]], ("role", "permissions"))
 
@@ -160,6 +198,10 @@ def set_role(name: str, *, permissions: CommaList, cli: Cli) -> None:
         Small letters, digits, - and _.
     permissions
         Comma-separated; `kb roles --json` lists all there are.
+
+    Examples
+    --------
+    kb roles set curator --permissions documents.read,knowledge.curate
     """
     made = cli.engine.set_role(name, permissions)
     cli.result(made, f"role {made['name']}: {', '.join(made['permissions'])}")
@@ -172,13 +214,22 @@ def remove_role(name: str, *, cli: Cli) -> None:
     ----------
     name
         The role.
+
+    Examples
+    --------
+    kb roles remove curator
     """
     cli.engine.remove_role(name)
     cli.result({"name": name, "removed": True}, f"role {name} is removed")
 
 
 def whoami(*, cli: Cli) -> None:
-    """Show whom the engine takes you for, and what you may do."""
+    """Show whom the engine takes you for, and what you may do.
+
+    Examples
+    --------
+    kb whoami
+    """
     found = cli.engine.whoami()
     cli.result(found, pairs({**found, "permissions": ", ".join(found["permissions"])}))
 
@@ -192,6 +243,10 @@ def audit(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb audit
     """
     found = cli.engine.list_audit(page=page, per_page=per_page)
     rows = [

@@ -7,10 +7,10 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, Text
+from kb_framework.validation import Body, Model, Text
 
 _UNITS = {"h": "hours", "d": "days"}
 
@@ -57,7 +57,7 @@ class KeyIn(Body):
     ] = None
 
 
-class Key(BaseModel):
+class Key(Model):
     """A key as it may be shown: its beginning, never the rest."""
 
     id: str
@@ -81,12 +81,12 @@ class NewKey(Key):
     key: str
 
 
-class KeyPage(BaseModel):
+class KeyPage(Model):
     data: list[Key]
     meta: PageMeta
 
 
-class User(BaseModel):
+class User(Model):
     id: str
     name: str
     organization: str
@@ -96,7 +96,7 @@ class User(BaseModel):
     removed_at: str | None
 
 
-class UserPage(BaseModel):
+class UserPage(Model):
     data: list[User]
     meta: PageMeta
 
@@ -105,13 +105,13 @@ class OrganizationIn(Body):
     name: Name
 
 
-class Organization(BaseModel):
+class Organization(Model):
     id: str
     name: str
     created_at: str
 
 
-class OrganizationPage(BaseModel):
+class OrganizationPage(Model):
     data: list[Organization]
     meta: PageMeta
 
@@ -120,25 +120,25 @@ class RoleIn(Body):
     permissions: Annotated[list[PermissionName], Field(min_length=1)]
 
 
-class Role(BaseModel):
+class Role(Model):
     name: str
     built_in: bool
     permissions: list[str]
 
 
-class Permission(BaseModel):
+class Permission(Model):
     name: str
     help: str
     role: str
     engine: bool
 
 
-class RoleList(BaseModel):
+class RoleList(Model):
     data: list[Role]
     permissions: list[Permission]
 
 
-class Whoami(BaseModel):
+class Whoami(Model):
     """Whom the engine takes the caller for. `access_control` says whether keys are needed here."""
 
     access_control: bool
@@ -152,7 +152,7 @@ class Whoami(BaseModel):
     permissions: list[str]
 
 
-class Event(BaseModel):
+class Event(Model):
     id: str
     organization_id: str
     user_id: str
@@ -163,6 +163,6 @@ class Event(BaseModel):
     created_at: str
 
 
-class EventPage(BaseModel):
+class EventPage(Model):
     data: list[Event]
     meta: PageMeta

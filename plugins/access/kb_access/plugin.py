@@ -36,7 +36,8 @@ def kb_services() -> list[api.Service]:
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("access", "kb_access.routes:handlers")]
+    words = ("keys", "users", "organizations", "roles", "whoami", "audit")
+    return [api.Routes("access", "kb_access.routes:handlers", under=words)]
 
 
 @hookimpl

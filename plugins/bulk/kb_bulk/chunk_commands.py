@@ -26,6 +26,10 @@ def get(
         With their vectors; for --json.
     source
         With the job that each came from.
+
+    Examples
+    --------
+    kb chunks get 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --json
     """
     if not ids:
         raise ConfigInvalid("give the ids of chunks")

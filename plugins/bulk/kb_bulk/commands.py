@@ -48,7 +48,8 @@ def build(plugins: Plugins, name: str) -> Callable[..., int]:
     cli = inspect.Parameter("cli", inspect.Parameter.KEYWORD_ONLY, annotation=Cli)
     command.__signature__ = inspect.Signature([*options, cli])  # type: ignore[attr-defined]
     command.__annotations__ = {item.name: item.annotation for item in [*options, cli]}
-    command.__doc__ = f"{kind.help} Over a selection: filters are combined with AND, and at least one is needed."
+    help = f"{kind.help} Over a selection: filters are combined with AND, and at least one is needed."
+    command.__doc__ = f"{help}\n\nExamples\n--------\nkb {name} {kind.example}" if kind.example else help
     return command
 
 

@@ -7,14 +7,14 @@ import operator
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, WithJsonSchema, create_model, model_validator
+from pydantic import ConfigDict, Field, SkipValidation, WithJsonSchema, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
 from kb_framework.api import MutationKind, SelectionFilter, resolve
 from kb_framework.plugins import Plugins
 from kb_framework.selection import Selector, filter_field
-from kb_framework.validation import Body
+from kb_framework.validation import Body, Model
 
 FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
 
@@ -103,7 +103,7 @@ class ChunksIn(Body):
     include_source: Annotated[bool, Field(description="Include the job that each chunk came from.")] = False
 
 
-class FoundChunks(BaseModel):
+class FoundChunks(Model):
     # They come out of the database: checking each of them again would cost as much as reading it.
     chunks: SkipValidation[list[dict[str, Any]]]
     found_count: int
@@ -111,12 +111,12 @@ class FoundChunks(BaseModel):
     not_found: list[str]
 
 
-class ChunksFound(BaseModel):
+class ChunksFound(Model):
     success: Literal[True] = True
     data: FoundChunks
 
 
-class BulkResult(BaseModel):
+class BulkResult(Model):
     job_id: int
     status: Literal["done", "partial_failure"]
     matched: int
@@ -125,20 +125,20 @@ class BulkResult(BaseModel):
     errors: list[dict[str, Any]]
 
 
-class SampleDocument(BaseModel):
+class SampleDocument(Model):
     id: int
     title: str
     doc_type: str
 
 
-class SampleChunk(BaseModel):
+class SampleChunk(Model):
     id: str
     document_id: int
     title: str
     text: str
 
 
-class Preview(BaseModel):
+class Preview(Model):
     operation: str
     matched: int
     total: int
@@ -149,7 +149,7 @@ class Preview(BaseModel):
     plan: str
 
 
-class ThresholdError(BaseModel):
+class ThresholdError(Model):
     error: str
     message: str
     matched: int

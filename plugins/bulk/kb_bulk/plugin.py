@@ -42,8 +42,9 @@ def kb_services() -> list[api.Service]:
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    return [api.Routes("bulk", "kb_bulk.routes:handlers", build=True)]
+def kb_routes(plugins: Plugins) -> list[api.Routes]:
+    of_kinds = {kind.path.strip("/").split("/")[0] for kind in plugins.kinds if kind.bulk}
+    return [api.Routes("bulk", "kb_bulk.routes:handlers", build=True, under=tuple(sorted({"bulk", "chunks", *of_kinds})))]
 
 
 @hookimpl

@@ -19,6 +19,10 @@ def quickstart(*, cli: Cli) -> None:
 
     Everything happens offline in your data folder. The sample is tagged "quickstart":
     kb bulk-remove --tags quickstart --force removes it again.
+
+    Examples
+    --------
+    kb quickstart
     """
     for needed in ("add_file", "search", "bulk_preview"):
         if cli.plugins.client_methods.get(needed) is None:

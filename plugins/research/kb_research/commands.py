@@ -40,6 +40,10 @@ def search(
         Only files whose path begins so.
     limit
         How many snippets, 1 to 100.
+
+    Examples
+    --------
+    kb research search "key rotation" --limit 5
     """
     given = {
         "tags": tags,
@@ -96,6 +100,10 @@ def add(
         What the source is called.
     reason
         Why, for the log.
+
+    Examples
+    --------
+    kb research add "Keys are rotated every 90 days." --kind fact
     """
     if snippet is None or snippet == STDIN:
         if sys.stdin is None or sys.stdin.isatty():
@@ -123,6 +131,10 @@ def recent(*, page: int = 1, per_page: int = 20, cli: Cli) -> None:
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb research recent
     """
     found = cli.engine.research_recent(page=page, per_page=per_page)
     rows = [(item["created_at"], len(item["results"]), " ".join(item["query"].split())[:80]) for item in found["data"]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from kb_framework.paging import PageMeta
 from kb_framework.times import moment
-from kb_framework.validation import Body, Tag, Text
+from kb_framework.validation import Body, Model, Tag, Text
 
 Kind = Literal["fact", "angle", "example", "quote"]
 Policy = Literal["normal", "inspiration_only", "never_generate"]
@@ -47,7 +47,7 @@ class ResearchIn(Body):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
-class Result(BaseModel):
+class Result(Model):
     """A snippet with all that is needed to add it. `chunk_id` is set where it is here already."""
 
     snippet_text: str
@@ -62,13 +62,13 @@ class Result(BaseModel):
     document_id: int | None = None
 
 
-class ResearchOut(BaseModel):
+class ResearchOut(Model):
     results: list[Result]
     saved_id: str
     hint: str | None = None
 
 
-class SavedItem(BaseModel):
+class SavedItem(Model):
     id: str
     user_id: str
     query: str
@@ -76,7 +76,7 @@ class SavedItem(BaseModel):
     created_at: str
 
 
-class SavedPage(BaseModel):
+class SavedPage(Model):
     data: list[SavedItem]
     meta: PageMeta
 
@@ -93,7 +93,7 @@ class AddIn(Body):
     reason: Annotated[Text, Field(max_length=255)] | None = None
 
 
-class SnippetAdded(BaseModel):
+class SnippetAdded(Model):
     chunk_id: str
     document_id: int
     status: Literal["created", "exists"]

@@ -55,7 +55,7 @@ def _offered(plugins: Plugins) -> bool:
 
 @hookimpl
 def kb_routes(plugins: Plugins) -> list[api.Routes]:
-    return [api.Routes("research", "kb_research.routes:handlers")] if _offered(plugins) else []
+    return [api.Routes("research", "kb_research.routes:handlers", under=("research",))] if _offered(plugins) else []
 
 
 @hookimpl

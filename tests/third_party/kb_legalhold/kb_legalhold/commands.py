@@ -29,6 +29,10 @@ def place(
         Why.
     sealed
         Also leave them out of every selection and search.
+
+    Examples
+    --------
+    kb hold place 42 43 --matter "Smith v. Jones"
     """
     _require(ids)
     result = cli.engine.place_hold(list(ids), matter=matter, reason=reason, sealed=sealed or None)
@@ -44,6 +48,10 @@ def release(*ids: int, matter: str | None = None, cli: Cli) -> None:
         The documents.
     matter
         Only the holds of this case; by default all.
+
+    Examples
+    --------
+    kb hold release 42
     """
     _require(ids)
     result = cli.engine.release_hold(list(ids), matter=matter)
@@ -61,6 +69,10 @@ def list_holds(*, matter: str | None = None, page: int = 1, per_page: int = 20, 
         Pages count from 1.
     per_page
         At most 100.
+
+    Examples
+    --------
+    kb hold list
     """
     found = cli.engine.list_holds(matter=matter, page=page, per_page=per_page)
     columns = ("id", "document_id", "matter", "reason", "sealed", "created_at")

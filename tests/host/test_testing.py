@@ -1,0 +1,50 @@
+"""What the fixtures of `kb_framework.testing` promise to those who write tests with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kb_framework.testing import Install, Run
+
+PLUGIN = """
+from kb_framework import hookimpl
+
+@hookimpl
+def kb_permissions():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"),
+    [
+        (["list"], ""),
+        (["config", "--json"], ""),
+        (["nonsense"], ""),
+        (["bulk-remove", "--tags", "old"], "n\n"),
+        (["search", "--bulk", "--json"], '{"query": "백업"}\n'),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_answers_as_one_that_begins_with_nothing(
+    kb_run: Run, kb_start: Run, tmp_path: Path, arguments: list[str], stdin: str
+) -> None:
+    kb_run("note", "words to keep", "--tags", "old")
+
+    here, anew = (run(*arguments, stdin=stdin, KB_BULK_SAFETY_PERCENT="99") for run in (kb_run, kb_start))
+
+    assert (here.returncode, here.stderr) == (anew.returncode, anew.stderr)
+    assert here.stdout == anew.stdout or arguments[0] == "search"
+    assert len(here.stdout.splitlines()) == len(anew.stdout.splitlines())
+
+
+def test_a_command_sees_the_folder_and_the_plugins_of_its_test(kb_run: Run, kb_plugin: Install, tmp_path: Path) -> None:
+    kb_plugin("weather", PLUGIN)
+    (tmp_path / "a note.md").write_text("# Here\n", encoding="utf-8")
+
+    added = kb_run("add", "a note.md")
+
+    assert added.returncode == 0, added.stderr
+    assert "weather" in kb_run("plugins").stdout
