@@ -82,8 +82,8 @@ class Access:
     def is_on(self) -> bool:
         """Whether a key was ever made. It never goes back, so that revoking the last key opens nothing."""
         if not self._on:
-            with self._store.read() as tx:
-                self._on = tx.execute(sa.select(api_keys.c.id).limit(1)).first() is not None
+            any_key = sa.select(api_keys.c.id).limit(1)
+            self._on = self._store.look(DEFAULT_ORGANIZATION, lambda tx: tx.execute(any_key).first()) is not None
         return self._on
 
     def actor(self, key: str | None) -> Actor:
@@ -96,14 +96,17 @@ class Access:
         if parsed is None:
             raise Unauthorized("this is not a key", hint="a key is kb_ and 48 letters and digits; kb keys create makes one")
         prefix, secret_hash = parsed
-        with self._store.read() as tx:
+
+        def shown(tx: Tx) -> Actor:
             row = tx.execute(sa.select(api_keys).where(api_keys.c.prefix == prefix)).first()
             known = hmac.compare_digest(row.secret_hash if row else _NOBODY, secret_hash)
             if row is None or not known or row.revoked_at or (row.expires_at and row.expires_at <= now()):
                 # One answer for all of it: a thief learns nothing.
                 raise Unauthorized("the key is unknown, revoked or expired", hint="kb keys list shows which are in force")
-            permissions = self.permissions_of(tx, row.organization_id, row.role, row.permissions)
-        return Actor(organization_id=row.organization_id, user_id=row.user_id, permissions=frozenset(permissions), key_id=row.id)
+            permissions = frozenset(self.permissions_of(tx, row.organization_id, row.role, row.permissions))
+            return Actor(organization_id=row.organization_id, user_id=row.user_id, permissions=permissions, key_id=row.id)
+
+        return self._store.look(DEFAULT_ORGANIZATION, shown)
 
     def permissions_of(self, tx: Tx, organization_id: str, role: str, only: list[str] | None = None) -> set[str]:
         """What a role allows in an organization, or those of it that are in `only`."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+# How a message ends that may be relied on: whoever reads it may do the same again.
+UNCHANGED = "; nothing was changed"
+
 
 class KBError(Exception):
     """Something a person can act on: a code from a closed list, a sentence, and details.
@@ -23,6 +26,9 @@ class KBError(Exception):
         self.details = details
         if code is not None:
             self.code = code
+
+    def __str__(self) -> str:
+        return self.message
 
     def flat(self) -> dict[str, Any]:
         """`{"error", "message", …}`: documents, bulk, knowledge, research."""
@@ -241,14 +247,14 @@ class FilesUnreachable(StoreUnusable):
 def disk_trouble(error: OSError) -> KBError | None:
     """What an error of the operating system says of the disk, for a person; None where it is about something else."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull("the disk is full; nothing was changed", hint="free some space where the data folder is, and try again")
+        return DiskFull(f"the disk is full{UNCHANGED}", hint="free some space where the data folder is, and try again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreUnusable(
-            "the data folder cannot be read or written; nothing was changed",
+            f"the data folder cannot be read or written{UNCHANGED}",
             hint="check the permissions of its files, and whether its disk is mounted read-only",
         )
     if error.errno in (errno.EIO, errno.EFBIG):
-        return StoreUnusable("the disk failed; nothing was changed", hint="check the disk and its quota, then run kb doctor")
+        return StoreUnusable(f"the disk failed{UNCHANGED}", hint="check the disk and its quota, then run kb doctor")
     return None
 
 

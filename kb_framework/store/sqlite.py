@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.ext.compiler import compiles
 
-from kb_framework.errors import Busy, ConfigInvalid, DiskFull, KBError, StoreUnusable
+from kb_framework.errors import UNCHANGED, Busy, ConfigInvalid, DiskFull, KBError, StoreUnusable
 from kb_framework.store import fts5, tables
 from kb_framework.store.backend import Columns, VectorFill
 from kb_framework.store.expression import Expression
@@ -583,12 +583,12 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
     dbapi2.SQLITE_NOTADB: _DAMAGED,
     dbapi2.SQLITE_FULL: (
         DiskFull,
-        "the disk is full; nothing was changed",
+        f"the disk is full{UNCHANGED}",
         "free some space where the data folder is, and try again",
     ),
     dbapi2.SQLITE_READONLY: (
         StoreUnusable,
-        "the database cannot be written; nothing was changed",
+        f"the database cannot be written{UNCHANGED}",
         _PERMISSIONS,
     ),
     dbapi2.SQLITE_CANTOPEN: (
@@ -598,7 +598,7 @@ _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
     ),
     dbapi2.SQLITE_IOERR: (
         StoreUnusable,
-        "the disk failed while the database was read or written; nothing was changed",
+        f"the disk failed while the database was read or written{UNCHANGED}",
         "check the disk and its quota, then run kb doctor",
     ),
 }

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
-from kb_framework.errors import PluginFailed, Unconfirmed
+from kb_framework.errors import UNCHANGED, PluginFailed, Unconfirmed
 from kb_framework.store.again import again
 from kb_framework.store.backend import Backend
 from kb_framework.store.snapshot import once, snapshot
@@ -100,22 +100,33 @@ class Store:
     @contextmanager
     def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
         """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
-        with self._translated(), ExitStack() as stack:
+        with self._translated(reading=True), ExitStack() as stack:
             connection = again(lambda: self._begin(stack, self.backend.reader, _nothing), self.backend)
             with self._viewing(connection, organization_id, seconds) as tx:
                 yield tx
 
+    def look(self, organization_id: str, question: Callable[[Tx], T]) -> T:
+        """What a question finds in a consistent view of all that was committed; asked again if the connection is lost meanwhile.
+
+        Whoever tells what he has just changed asks this way: a failure would be taken for one of the change.
+        """
+
+        def asked() -> T:
+            with self.read(organization_id) as tx:
+                return question(tx)
+
+        return again(asked, self.backend)
+
     def ask(self, organization_id: str, question: Callable[[Tx], T]) -> T:
         """What a question finds in a consistent view that may lag: that of a replica, where there is one.
 
-        If the replica fails on the way, the question is put to the primary from the beginning; and once more to the primary if
-        that was restarted meanwhile.
+        If the replica fails on the way, the question is put to the primary from the beginning, as with `look`.
         """
         replica = self.backend.replica
         if replica is not None and replica.is_due():
             failures = replica.failures
             try:
-                with self._translated(), ExitStack() as stack:
+                with self._translated(reading=True), ExitStack() as stack:
                     connection = self._begin(stack, replica.engine, _nothing)
                     with self._viewing(connection, organization_id) as tx:
                         answer = question(tx)
@@ -127,12 +138,7 @@ class Store:
                 if replica.failures == failures:
                     replica.answered()
                     return answer
-
-        def asked() -> T:
-            with self.read(organization_id) as tx:
-                return question(tx)
-
-        return again(asked, self.backend)
+        return self.look(organization_id, question)
 
     @contextmanager
     def _viewing(self, connection: sa.Connection, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
@@ -201,7 +207,7 @@ class Store:
         return nullcontext() if seconds is None else self.backend.time_limit(connection, seconds)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except (exc.DBAPIError, exc.TimeoutError, exc.PendingRollbackError, PluginFailed) as error:
@@ -209,6 +215,9 @@ class Store:
             known = self.backend.explain(error.__cause__ if isinstance(error, PluginFailed) else error)
             if known is None:
                 raise
+            if reading:
+                # Of what was committed before it, a transaction that only reads knows nothing.
+                known.message = known.message.removesuffix(UNCHANGED)
             raise known from error
 
     def close(self) -> None:

@@ -295,8 +295,8 @@ def test_a_statement_that_takes_too_long_is_ended_and_names_the_setting(database
 
     store = Store(PostgresBackend(database, busy_timeout=5, statement_timeout=0.1, pool_size=1))
     try:
-        for begin in (store.read, store.write):
-            with pytest.raises(Busy, match="took too long and was ended; nothing was changed") as told, begin() as tx:
+        for begin, unchanged in ((store.read, ""), (store.write, "; nothing was changed")):
+            with pytest.raises(Busy, match=f"took too long and was ended{unchanged}$") as told, begin() as tx:
                 tx.scalar(sa.text("SELECT count(*) FROM generate_series(1, 1000000000)"))
             assert "KB_DATABASE_STATEMENT_TIMEOUT" in (told.value.hint or "")
     finally:

@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import exc
 
-from kb_framework.errors import Busy, Conflict, DiskFull, KBError, StoreUnusable
+from kb_framework.errors import UNCHANGED, Busy, Conflict, DiskFull, KBError, StoreUnusable
 from kb_framework.store import tables
 from kb_framework.store.documents import show_active_space
 from kb_framework.store.postgres.keeper import PostgresKeeper
@@ -214,7 +214,7 @@ class PostgresBackend(PostgresText, PostgresVectors):
         if isinstance(error, exc.TimeoutError):
             return Busy("all connections to the database are in use; try again", hint="KB_DATABASE_POOL_SIZE sets how many")
         if isinstance(error, exc.PendingRollbackError) or (isinstance(error, exc.DBAPIError) and error.connection_invalidated):
-            return Busy("the connection to the database was lost; nothing was changed", hint=_AGAIN)
+            return Busy(f"the connection to the database was lost{UNCHANGED}", hint=_AGAIN)
         reason = error.orig if isinstance(error, exc.DBAPIError) else None
         if not isinstance(reason, psycopg.Error):
             return None
@@ -269,28 +269,28 @@ PostgresBackend._vectors_missing = _UNKNOWN
 _NO_VECTOR = "the extension is missing; as a superuser: CREATE EXTENSION vector (pgvector must be installed on the server)"
 _HINT_REACH = "is the server up, and is KB_DATABASE_URL right? then try again"
 _AGAIN = "try again"
-_RESTARTING = (Busy, "the database server is being stopped or restarted; nothing was changed", _AGAIN)
+_RESTARTING = (Busy, f"the database server is being stopped or restarted{UNCHANGED}", _AGAIN)
 _DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "restore a backup of the server")
 # By SQLSTATE, or its class: the kind of error, what to tell, and what to do.
 _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
     "55P03": (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait"),
-    "40": (Busy, "others were changing the same at the same time; nothing was changed", _AGAIN),
+    "40": (Busy, f"others were changing the same at the same time{UNCHANGED}", _AGAIN),
     "53100": (
         DiskFull,
-        "the disk of the database is full; nothing was changed",
+        f"the disk of the database is full{UNCHANGED}",
         "free some space on the database server, and try again",
     ),
     "53300": (Busy, "the database server has no connection left; try again", "KB_DATABASE_POOL_SIZE sets how many are used"),
-    "53": (Busy, "the database server is out of resources: {reason}; nothing was changed", _AGAIN),
+    "53": (Busy, f"the database server is out of resources: {{reason}}{UNCHANGED}", _AGAIN),
     "25006": (
         StoreUnusable,
-        "the database cannot be written; nothing was changed",
+        f"the database cannot be written{UNCHANGED}",
         "is this server a standby? KB_DATABASE_URL must lead to the one that takes writes",
     ),
-    "25P03": (Busy, "the transaction was idle for too long and was ended; nothing was changed", _AGAIN),
+    "25P03": (Busy, f"the transaction was idle for too long and was ended{UNCHANGED}", _AGAIN),
     "57014": (
         Busy,
-        "a statement took too long and was ended; nothing was changed",
+        f"a statement took too long and was ended{UNCHANGED}",
         "KB_DATABASE_STATEMENT_TIMEOUT sets how long one may take",
     ),
     "57P": _RESTARTING,
@@ -298,7 +298,7 @@ _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
     "28": (StoreUnusable, "the database server refused the login: {reason}", "check user and password in KB_DATABASE_URL"),
     "3D000": (StoreUnusable, "{reason}", "make it with: CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"),
     "42501": (StoreUnusable, "the database server refused: {reason}", "the user of KB_DATABASE_URL must own the database"),
-    "58": (StoreUnusable, "the disk of the database server failed; nothing was changed", "look into the server's log"),
+    "58": (StoreUnusable, f"the disk of the database server failed{UNCHANGED}", "look into the server's log"),
     "XX001": _DAMAGED,
     "XX002": _DAMAGED,
 }

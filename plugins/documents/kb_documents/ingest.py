@@ -194,12 +194,14 @@ class Ingest:
 
     def _prepare(self, items: Sequence[_Item]) -> None:
         """Make ready what is not there yet."""
-        organization = items[0].incoming.actor.organization_id
-        with self._store.read(organization) as tx:
+
+        def missing(tx: Tx) -> list[tuple[_Item, set[str]]]:
             known = [self._known(tx, item.incoming) for item in items]
-            wanted = [
+            return [
                 (item, self._hashes(tx, found.changed)) for item, found in zip(items, known, strict=True) if not found.unchanged
             ]
+
+        wanted = self._store.look(items[0].incoming.actor.organization_id, missing)
         prepared = self._preparation.prepare([(item.incoming, there) for item, there in wanted])
         for (item, _), made in zip(wanted, prepared, strict=True):
             if isinstance(made, KBError):

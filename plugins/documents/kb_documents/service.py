@@ -116,12 +116,16 @@ class DocumentsService:
 
     def _added(self, outcomes: Sequence[Outcome], actor: Actor) -> list[Added]:
         # Whoever adds a document sees what became of it, whatever plugins withhold from then on.
-        with self._store.read(actor.organization_id) as tx:
-            ids = {outcome.document_id for outcome in outcomes}
-            found = {item.id: item for item in self._documents(tx, sa.select(documents).where(among(documents.c.id, ids)))}
-            made = select_jobs(tx).subquery()
-            numbers = [outcome.job_id for outcome in outcomes]
-            jobs = {row["id"]: row for row in tx.rows(sa.select(made).where(among(made.c.id, numbers)))}
+        ids = {outcome.document_id for outcome in outcomes}
+        numbers = [outcome.job_id for outcome in outcomes]
+
+        def made(tx: Tx) -> tuple[list[Document], list[dict[str, Any]]]:
+            every = select_jobs(tx).subquery()
+            jobs = tx.rows(sa.select(every).where(among(every.c.id, numbers)))
+            return self._documents(tx, sa.select(documents).where(among(documents.c.id, ids))), jobs
+
+        there, rows = self._store.look(actor.organization_id, made)
+        found, jobs = {item.id: item for item in there}, {row["id"]: row for row in rows}
         return [
             Added(
                 document=found[outcome.document_id],
@@ -136,9 +140,11 @@ class DocumentsService:
     # Out
 
     def get(self, document_id: int, actor: Actor) -> Document:
-        with self._store.read(actor.organization_id) as tx:
+        def documents_here(tx: Tx) -> list[Document]:
             here = (documents.c.id == document_id, *self._visible(tx, actor))
-            found = self._documents(tx, sa.select(documents).where(*here))
+            return self._documents(tx, sa.select(documents).where(*here))
+
+        found = self._store.look(actor.organization_id, documents_here)
         if not found:
             raise NotFound(f"there is no document {document_id}", document_id=document_id)
         return found[0]

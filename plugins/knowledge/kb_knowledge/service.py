@@ -60,11 +60,9 @@ class KnowledgeService:
 
     def change(self, chunk_id: str, curation: Curation, actor: Actor) -> ChunkChanged:
         """A plan of one for the host's pipeline."""
-        with self._store.read(actor.organization_id) as tx:
-            before = self._one(tx, chunk_id, actor)
+        before = self._store.look(actor.organization_id, lambda tx: self._one(tx, chunk_id, actor))
         self._run(_KINDS[type(curation)], curation, before, actor)
-        with self._store.read(actor.organization_id) as tx:
-            after = self._one(tx, chunk_id, actor)
+        after = self._store.look(actor.organization_id, lambda tx: self._one(tx, chunk_id, actor))
         changed = any(before[name] != value for name, value in curation.values().items())
         return ChunkChanged(**_summary(after, actor).model_dump(), changed=changed)
 
