@@ -21,6 +21,7 @@ from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
 from kb_framework.store.documents import active_space, create_space
 from kb_framework.store.tables import chunks, document_tags, documents, now, organizations
+from kb_framework.store.text import index_fields
 from kb_framework.web import create_app
 
 OTHER = "00000000-0000-4000-8000-00000000beef"
@@ -68,7 +69,7 @@ def fill(kb: KB, data: Data) -> float:
                 tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
             space = active_space(tx) or create_space(tx, MODEL, DIMENSIONS)
             _insert(tx, begin, texts)
-            rows = [(begin + i + 1, title(begin + i), "", text) for i, text in enumerate(texts)]
+            rows = [(begin + i + 1, index_fields([title(begin + i), "", text])) for i, text in enumerate(texts)]
             tx.backend.add_text(tx.connection, tx.organization_id, rows)
             embedded = [(begin + i + 1, vector.tobytes()) for i, vector in enumerate(vectors)]
             tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)

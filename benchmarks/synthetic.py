@@ -20,6 +20,7 @@ from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.app import KB
 from kb_framework.store.documents import active_space, create_space
 from kb_framework.store.tables import chunks, documents, now
+from kb_framework.store.text import index_fields
 
 _BATCH = 2_000
 _VOCABULARY = 20_000
@@ -108,7 +109,8 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                     for seq, i in numbered
                 ],
             )
-            backend.add_text(tx.connection, owner, [(seq, f"document {i.document}", "", i.text) for seq, i in numbered])
+            texts = [(seq, index_fields([f"document {i.document}", "", i.text])) for seq, i in numbered]
+            backend.add_text(tx.connection, owner, texts)
             backend.add_vectors(tx.connection, space.index_name, owner, [(seq, i.vector) for seq, i in numbered])
         for table in (documents, chunks):
             backend.numbers_given(tx.connection, table)

@@ -284,7 +284,10 @@ class Extractor(NamedTuple):
 
 
 class Chunker(NamedTuple):
-    """A function `(extracted: Extracted) -> list[ChunkText]`."""
+    """A function `(extracted: Extracted) -> list[ChunkText]`.
+
+    A file's text is cut in the process that read it, within the same limits; that of a note in the engine's own.
+    """
 
     name: str
     target: str

@@ -169,8 +169,8 @@ class Backend(Protocol):
         """Make what the first chunk of an organization needs; asked for before a savepoint, within which it may be impossible."""
         ...
 
-    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        """Index chunks: number, title, headings, body."""
+    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, Sequence[str]]]) -> None:
+        """Index chunks, each by its number and what `indexed_words` made of its title, headings and body."""
         ...
 
     def remove_text(self, connection: sa.Connection, organization_id: str, chunks: sa.Select) -> None:

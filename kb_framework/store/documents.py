@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -108,13 +108,14 @@ def drop_space(tx: Tx, space: Space) -> None:
 
 
 class Content(NamedTuple):
-    """New chunks of a document, each with its place in it; `vectors` are by content hash."""
+    """New chunks of a document, each with its place in it; `vectors` are by content hash, `words` what is indexed, if made."""
 
     document_id: int
     title: str
     pieces: Sequence[tuple[int, ChunkText]]
     job_id: str
     vectors: Mapping[str, bytes]
+    words: Sequence[Sequence[str]] | None = None
 
 
 def insert_document(
@@ -188,12 +189,16 @@ def vector_indexes(tx: Tx) -> list[str]:
 
 def insert_chunks(tx: Tx, contents: Iterable[Content], space: Space | None) -> None:
     """Add chunks of several documents, with full text and vectors."""
-    every = ((content, index, piece) for content in contents for index, piece in content.pieces)
+    every = (
+        (content, index, piece, words)
+        for content in contents
+        for (index, piece), words in zip(content.pieces, content.words or repeat(None, len(content.pieces)), strict=True)
+    )
     while part := list(islice(every, _SLICE)):
         _insert_slice(tx, part, space)
 
 
-def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText]], space: Space | None) -> None:
+def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText, Sequence[str] | None]], space: Space | None) -> None:
     time = now()
     rows = [
         {
@@ -207,16 +212,19 @@ def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText]], space:
             "metadata": dict(piece.metadata),
             "created_at": time,
         }
-        for content, index, piece in part
+        for content, index, piece, _ in part
     ]
     tx.execute(_INSERT_CHUNKS, rows)
     numbers = _numbers(tx, rows)
-    texts = [_text_row(number, content.title, piece) for number, (content, _, piece) in zip(numbers, part, strict=True)]
+    texts = [
+        (number, words) if words else _text_row(number, content.title, piece)
+        for number, (content, _, piece, words) in zip(numbers, part, strict=True)
+    ]
     tx.backend.add_text(tx.connection, tx.organization_id, texts)
     if space is not None:
         embedded = [
             (number, content.vectors[row["content_hash"]])
-            for number, row, (content, _, _) in zip(numbers, rows, part, strict=True)
+            for number, row, (content, *_) in zip(numbers, rows, part, strict=True)
             if row["content_hash"] in content.vectors
         ]
         tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
@@ -235,8 +243,11 @@ def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> 
         tx.backend.add_text(tx.connection, tx.organization_id, rows)
 
 
-def _text_row(number: int, title: str, piece: ChunkText) -> tuple[int, str, str, str]:
-    return number, title, " ".join(piece.metadata.get("heading_path") or ()), piece.content
+def _text_row(number: int, title: str, piece: ChunkText) -> tuple[int, Sequence[str]]:
+    # Only where something is written: to read how words are made takes longer than many a command.
+    from kb_framework.store.text import indexed_words
+
+    return number, indexed_words(title, piece)
 
 
 def insert_archived(

@@ -260,11 +260,8 @@ class SqliteBackend:
         fts5.create(connection, name)
         return name
 
-    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
-        # Only where something is written: to read how words are made takes longer than many a command.
-        from kb_framework.store.text import index_fields
-
-        values = [(seq, *index_fields(fields)) for seq, *fields in rows]
+    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, Sequence[str]]]) -> None:
+        values = [(seq, *words) for seq, words in rows]
         if values:
             name = self.prepare_text(connection, organization_id)
             connection.exec_driver_sql(f"INSERT INTO {name}(rowid, title, headings, body) VALUES (?, ?, ?, ?)", values)

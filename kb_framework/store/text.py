@@ -21,10 +21,14 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import Stemmer
 
 from kb_framework.store.korean import ending
+
+if TYPE_CHECKING:
+    from kb_framework.api import ChunkText
 
 MAX_TERMS = 128
 
@@ -131,6 +135,11 @@ def index_fields(fields: Sequence[str]) -> list[str]:
     cut = [_words(field) for field in ("" if others and _is_beginning(title, others[-1].strip()) else title, *others)]
     language = _language(word for words in cut for word in words)
     return [" ".join(_tokens(words, language)) for words in cut]
+
+
+def indexed_words(title: str, piece: ChunkText) -> list[str]:
+    """What goes into the full-text index for a chunk of a document: the words of title, headings and body."""
+    return index_fields((title, " ".join(piece.metadata.get("heading_path") or ()), piece.content))
 
 
 def query_terms(text: str) -> list[tuple[str, bool]]:

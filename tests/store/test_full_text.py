@@ -12,6 +12,7 @@ from kb_framework.store import fts5
 from kb_framework.store.documents import add_missing_text
 from kb_framework.store.migrations import index_anew
 from kb_framework.store.store import Store
+from kb_framework.store.text import index_fields
 
 from .conftest import OTHER, Corpus, open_store
 
@@ -61,7 +62,7 @@ def test_an_organization_without_chunks_has_no_table_and_finds_nothing(corpus: C
 def test_a_table_whose_first_chunk_is_rolled_back_is_not_there(corpus: Corpus) -> None:
     with pytest.raises(ZeroDivisionError), corpus.store.write(OTHER) as tx:
         with tx.savepoint():
-            tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+            tx.backend.add_text(tx.connection, OTHER, [(1, index_fields(["", "", "zebras"]))])
         raise ZeroDivisionError
 
     assert tables(corpus.store) == set()
@@ -72,22 +73,22 @@ def test_a_table_whose_first_chunk_is_rolled_back_is_not_there(corpus: Corpus) -
 def test_a_table_that_is_rolled_back_to_a_savepoint_is_made_again(corpus: Corpus) -> None:
     with corpus.store.write(OTHER) as tx:
         with pytest.raises(ZeroDivisionError), tx.savepoint():
-            tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "lions")])
+            tx.backend.add_text(tx.connection, OTHER, [(1, index_fields(["", "", "lions"]))])
             raise ZeroDivisionError
-        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+        tx.backend.add_text(tx.connection, OTHER, [(1, index_fields(["", "", "zebras"]))])
 
     assert counts(corpus.store) == {DEFAULT_ORGANIZATION: 0, OTHER: 1}
 
 
 def test_what_others_have_open_sees_a_new_table_after_the_commit_and_not_before(corpus: Corpus, second: Store) -> None:
     with second.read(OTHER) as before, corpus.store.write(OTHER) as tx:
-        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+        tx.backend.add_text(tx.connection, OTHER, [(1, index_fields(["", "", "zebras"]))])
         assert before.backend.count_text(before.connection, OTHER) == 0
 
     with second.read(OTHER) as tx:
         assert tx.backend.count_text(tx.connection, OTHER) == 1
     with second.write(OTHER) as tx:
-        tx.backend.add_text(tx.connection, OTHER, [(2, "", "", "lions")])
+        tx.backend.add_text(tx.connection, OTHER, [(2, index_fields(["", "", "lions"]))])
     assert counts(corpus.store)[OTHER] == 2
 
 
@@ -141,7 +142,7 @@ def test_what_is_in_a_neighbours_table_is_stray(corpus: Corpus) -> None:
     corpus.add(["zebras"])
     corpus.add(["lions"], organization=OTHER)
     with corpus.store.write() as tx:
-        tx.backend.add_text(tx.connection, OTHER, [(1, "", "", "zebras")])
+        tx.backend.add_text(tx.connection, OTHER, [(1, index_fields(["", "", "zebras"]))])
 
     with corpus.store.write() as tx:
         removed = (

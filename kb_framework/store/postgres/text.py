@@ -21,7 +21,7 @@ from kb_framework.store.expression import Expression, Term
 from kb_framework.store.postgres.partitions import create_table
 from kb_framework.store.postgres.ranking import Frequencies, ranked
 from kb_framework.store.postgres.tables import fts, has, totals
-from kb_framework.store.text import index_fields, phrase_terms, query_terms
+from kb_framework.store.text import phrase_terms, query_terms
 
 # Of the words of a chunk, PostgreSQL keeps the first places, and takes no longer words and no larger vectors than these.
 _PLACES = 16_383
@@ -58,9 +58,9 @@ class PostgresText:
     def prepare_text(self, connection: sa.Connection, organization_id: str) -> None:
         """Nothing: tables are the same for all organizations."""
 
-    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, str, str, str]]) -> None:
+    def add_text(self, connection: sa.Connection, organization_id: str, rows: Iterable[tuple[int, Sequence[str]]]) -> None:
         mark = mark_of(organization_id)
-        values = [(seq, organization_id, *_vector(mark, index_fields(fields))) for seq, *fields in rows]
+        values = [(seq, organization_id, *_vector(mark, words)) for seq, words in rows]
         if not values:
             return
         insert = "INSERT INTO chunks_fts (seq, organization_id, length, words) VALUES (%s, %s, %s, %s::tsvector)"

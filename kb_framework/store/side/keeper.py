@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from kb_framework.api import ChunkText
 from kb_framework.store.documents import active_space
 from kb_framework.store.side.arrays import Array, ArrayWriter, Damaged, check_arrays, open_arrays
 from kb_framework.store.side.blocks import build_text, merge_text, open_text, write_text
@@ -31,7 +32,7 @@ from kb_framework.store.side.words import encode
 from kb_framework.store.sqlite import dbapi2
 from kb_framework.store.store import Store, Tx
 from kb_framework.store.tables import chunks, documents, now
-from kb_framework.store.text import index_fields
+from kb_framework.store.text import indexed_words
 
 log = logging.getLogger("kb.side")
 
@@ -283,7 +284,7 @@ class Keeper:
     def _encode(self, tx: Tx, index: _Index, rows: Sequence[Any]) -> list[tuple[int, bytes]]:
         if index.source != TEXT:
             return sorted(tx.backend.read_vectors(tx.connection, index.source, [row[0] for row in rows]).items())
-        words = [index_fields([row.title, " ".join(row.metadata.get("heading_path") or ()), row.content]) for row in rows]
+        words = [indexed_words(row.title, ChunkText(row.content, row.metadata)) for row in rows]
         return [(row.seq, data) for row, data in zip(rows, encode(words), strict=True)]
 
     def _write(self, new: _NewSegment, index: _Index, seqs: Sequence[int], data: Sequence[bytes]) -> Iterator[str | None]:

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kb_documents.detect import detect
+from kb_documents.reading import Cutting, Parts
 from kb_documents.worker import receive, send, send_bytes
-from kb_framework.api import Attachment, Extracted, Extractor
+from kb_framework.api import Attachment, ChunkText, Extracted, Extractor
 from kb_framework.errors import ExtractionFailed
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -65,6 +66,15 @@ class Extraction:
 
     def extract(self, data: bytes, name: str, depth: int = 0) -> Extracted:
         """The text of a file. `depth` says in how many files it lay: attachments of attachments end at `MAX_DEPTH`."""
+        return self._read(data, name, None, depth)[0]
+
+    def take_apart(self, data: bytes, name: str, cutting: Cutting, depth: int = 0) -> tuple[Extracted, Parts]:
+        """The parts of a file's text, and all that was extracted but the text itself."""
+        extracted, parts = self._read(data, name, cutting, depth)
+        assert parts is not None
+        return extracted, parts
+
+    def _read(self, data: bytes, name: str, cutting: Cutting | None, depth: int) -> tuple[Extracted, Parts | None]:
         if not data.strip(b" \t\r\n\x00\xef\xbb\xbf"):
             raise ExtractionFailed("the file is empty")
         kind = detect(data, name)
@@ -73,17 +83,11 @@ class Extraction:
         extractor = self._extractor(kind, name)
         if extractor is None:
             raise ExtractionFailed(f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})")
-        extracted = self._workers.run(extractor, data, name)
-        longest = self._settings.max_text_chars
-        if len(extracted.text) > longest:
-            raise ExtractionFailed(f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)")
-        if not extracted.text.strip() and not extracted.attachments:
-            raise ExtractionFailed("the file holds no text")
+        extracted, parts = self._workers.run(extractor, data, name, cutting)
         if depth >= MAX_DEPTH and extracted.attachments:
             note = {"files_not_read": f"{len(extracted.attachments)} files inside, nested too deeply"}
-            metadata = {**extracted.metadata, **note}
-            extracted = Extracted(extracted.text, extracted.media, extracted.title, extracted.tags, metadata, extracted.markdown)
-        return extracted
+            extracted = extracted._replace(metadata={**extracted.metadata, **note}, attachments=())
+        return extracted, parts
 
     def _extractor(self, kind: str, name: str) -> Extractor | None:
         suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
@@ -98,10 +102,6 @@ class Extraction:
         self._workers.close()
 
 
-def _unexpected(extractor: Extractor) -> ExtractionFailed:
-    return ExtractionFailed(f"the file could not be read as {extractor.name}: it is damaged, or unlike any file seen so far")
-
-
 class _Workers:
     """Worker processes: started when needed, kept, replaced when they die; never more than there are processors."""
 
@@ -112,13 +112,14 @@ class _Workers:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
 
-    def run(self, extractor: Extractor, data: bytes, name: str) -> Extracted:
+    def run(self, extractor: Extractor, data: bytes, name: str, cutting: Cutting | None) -> tuple[Extracted, Parts | None]:
+        request = (extractor.target, name, cutting)
         with self._slots:
             try:
-                status, value = self._asked(extractor, data, name)
+                status, value = self._asked(request, data)
             except _CrashedLater:
                 # Perhaps an earlier file is to blame, or nobody: only a process of its own tells.
-                status, value = self._asked(extractor, data, name, fresh=True)
+                status, value = self._asked(request, data, fresh=True)
         if status == "ok":
             return value
         if status == "failed":
@@ -126,14 +127,19 @@ class _Workers:
         if status == "memory":
             limit = self._settings.extract_memory_bytes
             raise ExtractionFailed(f"reading took more memory than {limit} bytes (KB_EXTRACT_MEMORY_BYTES)")
-        log.warning("the extractor %s failed unexpectedly: %s", extractor.name, value.strip().splitlines()[-1])
+        who = f"the extractor {extractor.name}" if status == "error" else f"the chunker {cutting.chunker if cutting else ''}"
+        log.warning("%s failed unexpectedly: %s", who, value.strip().splitlines()[-1])
         log.debug("%s", value)
-        raise _unexpected(extractor)
+        if status == "error":
+            raise ExtractionFailed(
+                f"the file could not be read as {extractor.name}: it is damaged, or unlike any file seen so far"
+            )
+        raise ExtractionFailed("the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)")
 
-    def _asked(self, extractor: Extractor, data: bytes, name: str, *, fresh: bool = False) -> tuple[str, Any]:
+    def _asked(self, request: tuple[str, str, Cutting | None], data: bytes, *, fresh: bool = False) -> tuple[str, Any]:
         worker = self._take(fresh=fresh)
         try:
-            answer = worker.ask(extractor.target, data, name)
+            answer = worker.ask(request, data)
             if answer[0] == "memory":
                 # What the file took may not come back; the next one gets a fresh process.
                 worker.stop()
@@ -202,7 +208,7 @@ class _Worker:
         alive = self._process is not None and self._process.poll() is None
         return alive and not self._stopped and self._files < _FILES_PER_WORKER
 
-    def ask(self, target: str, data: bytes, name: str) -> tuple[str, Any]:
+    def ask(self, request: tuple[str, str, Cutting | None], data: bytes) -> tuple[str, Any]:
         """The worker's answer; where it hung, crashed or said too much, the process is gone and ExtractionFailed says why."""
         settings = self._settings
         if self._process is None:
@@ -215,7 +221,7 @@ class _Worker:
                 raise NotNow("the process that reads files could not be started") from None
         self._files += 1
         try:
-            return self._timed(settings.extract_timeout, lambda: self._exchange(target, data, name))
+            return self._timed(settings.extract_timeout, lambda: self._exchange(request, data))
         except ValueError:
             raise ExtractionFailed("the file expands to more than can be kept (KB_MAX_FILE_BYTES, KB_MAX_TEXT_CHARS)") from None
         except (EOFError, OSError):
@@ -229,9 +235,9 @@ class _Worker:
         except pickle.UnpicklingError:
             raise ExtractionFailed("the file's reader gave an answer that cannot be used") from None
 
-    def _exchange(self, target: str, data: bytes, name: str) -> tuple[str, Any]:
+    def _exchange(self, request: tuple[str, str, Cutting | None], data: bytes) -> tuple[str, Any]:
         assert self._process is not None and self._process.stdin is not None
-        send(self._process.stdin, (target, name))
+        send(self._process.stdin, request)
         send_bytes(self._process.stdin, data)
         settings = self._settings
         return self._receive(4 * settings.max_text_chars + 10 * settings.max_file_bytes + 1_000_000)
@@ -300,8 +306,10 @@ class _Answers(pickle.Unpickler):
     """Takes nothing but texts: a hostile file that took over its worker must not reach further."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        allowed = {("kb_framework.api", "Extracted"): Extracted, ("kb_framework.api", "Attachment"): Attachment}
         try:
-            return allowed[module_name, global_name]
+            return _ALLOWED[module_name, global_name]
         except KeyError:
             raise pickle.UnpicklingError(f"{module_name}.{global_name}") from None
+
+
+_ALLOWED = {(kind.__module__, kind.__name__): kind for kind in (Extracted, Attachment, ChunkText, Parts)}

@@ -343,7 +343,7 @@ class Ingest:
         tags = [*extracted.tags, *fields.tags]
         job = incoming.new_job()
         document_id = insert_empty(tx, values, tags, len(ready.pieces))
-        item.content = Content(document_id, ready.title, list(enumerate(ready.pieces)), job, ready.vectors)
+        item.content = Content(document_id, ready.title, list(enumerate(ready.pieces)), job, ready.vectors, ready.words)
         job_id = self._job(tx, item, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
         return Outcome(document_id, job_id, "added")

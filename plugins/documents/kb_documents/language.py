@@ -87,7 +87,11 @@ _LATIN_LANGUAGES = (
 
 def detect(text: str) -> str | None:
     """An ISO 639-1 code; None where there is too little text, only code, or no clear answer."""
-    sample = _prose(text)
+    return detect_by(prose(text))
+
+
+def detect_by(sample: str) -> str | None:
+    """The same, of what `prose` took from a text."""
     latin, scripts = _letters(sample)
     total = latin + sum(scripts.values())
     if not total:
@@ -97,7 +101,7 @@ def detect(text: str) -> str | None:
     return _by_words(sample) if latin >= _FEWEST_LETTERS else None
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """The beginning, and of a long text the middle: a licence or a table of contents often comes first."""
     if len(text) <= 2 * _SAMPLE:
         return text

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from kb_documents.extraction import Extraction
-from kb_documents.language import detect
+from kb_documents.language import detect_by
 from kb_documents.models import FileFields, NoteIn
-from kb_framework.api import Actor, ChunkText, Extracted, resolve
+from kb_documents.reading import Cutting, Parts, take_apart
+from kb_framework.api import Actor, ChunkText, Extracted
 from kb_framework.embedding import Embedding, embedded_text
 from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
 from kb_framework.plugins import Plugins
@@ -70,10 +69,12 @@ class Incoming:
 class Ready:
     """What the slow part made of a file."""
 
+    # All but the text, which the pieces hold.
     extracted: Extracted
     title: str
     lang: str | None
     pieces: list[ChunkText]
+    words: Sequence[Sequence[str]] | None
     # By content hash, of the chunks that are new.
     vectors: dict[str, bytes] = field(default_factory=dict)
 
@@ -107,8 +108,6 @@ class Preparation:
         return made
 
     def extract(self, incoming: Incoming) -> Extracted:
-        if incoming.is_note:
-            return Extracted(incoming.data.decode(), media="markdown", markdown=True)
         return self._extraction.extract(incoming.data, incoming.filename, incoming.depth)
 
     def _cut(self, incoming: Incoming) -> Ready | KBError:
@@ -116,22 +115,24 @@ class Preparation:
         if size > limit:
             return PayloadTooLarge(f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)")
         try:
-            extracted = self.extract(incoming)
-            pieces = self._chunk(extracted)
+            extracted, parts = self._take_apart(incoming)
         except KBError as error:
             return error
         if extracted.attachments:
             extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
-        title = incoming.fields.title or extracted.title or title_of(extracted.text, incoming.path)
-        lang = incoming.fields.lang or detect(extracted.text)
-        # The chunks hold the text by now, and it may be large.
-        return Ready(extracted._replace(text=""), title, lang, pieces)
+        # Not where it was read: each of those processes would have a language model of its own.
+        lang = incoming.fields.lang or detect_by(parts.sample)
+        return Ready(extracted, parts.title, lang, parts.pieces, parts.words)
 
-    def _chunk(self, extracted: Extracted) -> list[ChunkText]:
+    def _take_apart(self, incoming: Incoming) -> tuple[Extracted, Parts]:
         chunker = self._plugins.chunkers.get(self._settings.chunker)
         if chunker is None:
             raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
-        return resolve(chunker.target)(extracted)
+        cutting = Cutting(chunker.target, incoming.fields.title, incoming.path)
+        if not incoming.is_note:
+            return self._extraction.take_apart(incoming.data, incoming.filename, cutting, incoming.depth)
+        extracted = Extracted(incoming.data.decode(), media="markdown", markdown=True)
+        return extracted._replace(text=""), take_apart(extracted, cutting)
 
     def _embed(self, part: Sequence[tuple[Ready, str, ChunkText]]) -> None:
         """Give chunks their vectors, in one call; none where there is no embedder."""
@@ -151,12 +152,3 @@ def _new_pieces(ready: Ready, there: set[str]) -> dict[str, ChunkText]:
 
 def _alike(error: KBError) -> KBError:
     return type(error)(error.message, hint=error.hint, code=error.code, **error.details)
-
-
-def title_of(text: str, path: str | None) -> str:
-    """A file's name, or a note's first words."""
-    if path:
-        return PurePosixPath(path).name
-    line = next(line for line in text.splitlines() if line.strip())
-    words = re.sub(r"^[#>*\-\s]+", "", line).strip() or line.strip()
-    return words if len(words) <= 80 else words[:79].rstrip() + "…"

@@ -1,8 +1,9 @@
 """A process that reads files for another: whatever a file does to it costs that one file.
 
 It speaks over its standard input and output: each message is eight bytes of length and as many bytes. A request is two
-messages, the pickle of `(target, name)` and the file as it is; an answer is the pickle of `("ok", Extracted)`,
-`("failed", sentence)`, `("memory", "")` or `("error", traceback)`.
+messages, the pickle of `(target, name, Cutting or None)` and the file as it is; an answer is the pickle of `("ok", (Extracted,
+Parts or None))`, `("failed", sentence)`, `("memory", "")` or `("error", traceback)`, `("uncut", traceback)` where it was a
+chunker's. Of a text that was taken apart only the parts are sent.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import traceback
 from typing import IO, Any
 
+from kb_documents.reading import Cutting, take_apart
 from kb_framework.api import Extracted, resolve
 from kb_framework.errors import KBError
 
@@ -65,9 +67,9 @@ def main() -> None:
     send(answers, ("ready", ""))
     while True:
         request, data = waiting.get()
-        target, name = pickle.loads(request)
+        target, name, cutting = pickle.loads(request)
         _alarm(seconds + 10)
-        answer = _answer(target, data, name, memory, longest)
+        answer = _answer(target, data, name, cutting, memory, longest)
         del data
         send(answers, answer)
         del answer
@@ -100,19 +102,26 @@ def _alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _answer(target: str, data: bytes, name: str, memory: int, longest: int) -> tuple[str, Any]:
+def _answer(target: str, data: bytes, name: str, cutting: Cutting | None, memory: int, longest: int) -> tuple[str, Any]:
+    trouble = "error"
     try:
         function = resolve(target)
         _limit_memory(memory)
         try:
             extracted = function(data, name)
+            if not isinstance(extracted, Extracted):
+                return "error", f"{target} returned {type(extracted).__name__} instead of Extracted"
+            if len(extracted.text) > longest:
+                return "failed", f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)"
+            if not extracted.text.strip() and not extracted.attachments:
+                return "failed", "the file holds no text"
+            if cutting is None:
+                return "ok", (extracted, None)
+            trouble = "uncut"
+            parts = take_apart(extracted, cutting)
+            return "ok", (extracted._replace(text=""), parts)
         finally:
             _limit_memory(None)
-        if not isinstance(extracted, Extracted):
-            return "error", f"{target} returned {type(extracted).__name__} instead of Extracted"
-        if len(extracted.text) > longest:
-            return "failed", f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)"
-        return "ok", extracted
     except KBError as error:
         return "failed", error.message
     except MemoryError:
@@ -120,7 +129,7 @@ def _answer(target: str, data: bytes, name: str, memory: int, longest: int) -> t
     except RecursionError:
         return "failed", "the file is nested too deeply"
     except BaseException:  # noqa: BLE001 - native libraries raise panics that are no Exception
-        return "error", traceback.format_exc(limit=-20)
+        return trouble, traceback.format_exc(limit=-20)
 
 
 def _limit_memory(more: int | None) -> None:
