@@ -204,7 +204,7 @@ class Text:
     __slots__ = ("known", "places", "special", "words")
 
     def __init__(self, text: str, lang: str | None = None) -> None:
-        """`lang` is the code of its language, where that is known."""
+        """`lang` is the code of its document's language, where that is known: by it is judged what does not tell its own."""
         # Most texts that are not ASCII owe that to their quotes and dashes.
         plain = text if text.isascii() else _SEPARATOR.sub(" ", text)
         self.special: list[tuple[int, int, str, bool]] = []
@@ -219,7 +219,7 @@ class Text:
             self.special = list(_special_words(plain, self.places))
             self.words = [word for word in self.places.split() if _MASK not in word]
             self.words += [word for _, _, word, is_run in self.special if not is_run]
-        self.known = _known_words(_NAMES.get(lang or "") or _language(self.words) or "english")
+        self.known = _known_words(_language(self.words) or _NAMES.get(lang or "") or "english")
         self.known.learn(self.words)
 
 

@@ -95,3 +95,9 @@ def test_s2_several_queries_over_the_same_texts_find_what_each_finds_alone() -> 
     for text, words in zip(texts, shared, strict=True):
         for query, matcher in zip(queries, together, strict=True):
             assert matcher.find(words) == Matcher(query).find(Text(text))
+
+
+def test_s2_a_passage_in_another_language_than_its_document_shows_what_was_found() -> None:
+    text = "Der Vertrag und die Fristen sind nicht neu. " * 30 + "Die Kündigungen sind auch nicht alt."
+    found = Matcher("Kündigung").find(Text(text, "en"))
+    assert [text[start:end] for start, end, _ in found] == ["Kündigungen"]

@@ -231,7 +231,13 @@ class PostgresBackend(PostgresText, PostgresVectors):
     @contextlib.contextmanager
     def time_limit(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
-        yield
+        try:
+            yield
+        except exc.DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != "57014":
+                raise
+            # It is whoever set this limit who tells of it, not the setting for all statements.
+            raise TimeoutError(f"it took longer than {seconds:g} s") from error
 
     def begin_plan(self, connection: sa.Connection) -> None:
         # Said here, not in the table: to check it SQLAlchemy imports the dialect, and users of SQLite need not wait for that.

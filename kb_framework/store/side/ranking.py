@@ -67,14 +67,22 @@ class Ranking:
         for number, block in enumerate(self._blocks):
             if len(block.seqs) <= _SMALL:
                 within = allowed[number] if allowed else None
-                step = max(1, _AT_ONCE // max(1, len(block.seqs)))
-                for begin in range(0, len(queries), step):
-                    found[number].append(self._best_of_each(number, queries[begin : begin + step], limit, within))
+                for some in self._together(number, queries):
+                    found[number].append(self._best_of_each(number, some, limit, within))
         for query in queries.tolist() if large else ():
             one = _One(self, query)
             for number, (rows, scores) in one.best(large, limit, allowed).items():
                 found[number].append((np.full(len(rows), query), rows, scores))
         return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in found]  # type: ignore[misc]
+
+    def _together(self, number: int, queries: Array) -> list[Array]:
+        """Queries that are answered at once: not more than have so many scores and postings, but always one."""
+        if not len(queries):
+            return []
+        begins, ends = self._places[number]
+        before = np.concatenate(([0], np.cumsum(ends - begins)))
+        sizes = np.maximum(before[self._words[queries + 1]] - before[self._words[queries]], len(self._blocks[number].seqs))
+        return np.split(queries, np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1)
 
     def _best_of_each(self, number: int, queries: Array, limit: int, allowed: Array | None) -> tuple[Array, Array, Array]:
         """Of a small block: every posting of every word is counted, for all queries at once."""

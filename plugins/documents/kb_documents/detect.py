@@ -138,10 +138,10 @@ def detect(data: bytes, name: str) -> str:
     """The kind of a file, such as `pdf`, `docx`, `html`, `markdown`, `code`, `text`, or `binary`."""
     path = PurePosixPath(name.replace("\\", "/").lower())
     suffix = path.suffix
-    if b"%PDF-" in data[:1024] or (suffix == ".pdf" and b" obj" in data):
-        return "pdf"
     if data[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return _zip_kind(data, suffix)
+    if _is_pdf(data, path):
+        return "pdf"
     if data.startswith(_OLE):
         return _ole_kind(data, suffix)
     for offset, magic, kind in _MAGIC:
@@ -154,6 +154,17 @@ def detect(data: bytes, name: str) -> str:
     except ExtractionFailed:
         return "zip" if suffix == ".zip" else "binary"
     return _text_kind(text, path)
+
+
+def _is_pdf(data: bytes, path: PurePosixPath) -> bool:
+    """Whether it begins as a PDF does, or soon: some have a few bytes before that. Texts and archives may tell of one as well."""
+    if path.suffix == ".pdf":
+        return b"%PDF-" in data[:1024] or b" obj" in data
+    if data[257:262] == b"ustar":
+        return False
+    start = data.find(b"%PDF-", 0, 1024)
+    is_text = path.suffix in _TEXT_SUFFIXES or path.suffix in SOURCE_LANGUAGES
+    return start >= 0 and not (is_text and data[:start].strip(b" \t\r\n\xef\xbb\xbf"))
 
 
 def _beginning(data: bytes) -> bytes:

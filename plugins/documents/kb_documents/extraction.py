@@ -84,6 +84,11 @@ class Extraction:
         if extractor is None:
             raise ExtractionFailed(f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})")
         extracted, parts = self._workers.run(extractor, data, name, cutting)
+        # A worker that a hostile file took over may say anything: few bytes can stand for the same text many times. Chunks may
+        # overlap, so they may have more than the text.
+        longest = self._settings.max_text_chars
+        if len(extracted.text) > longest or (parts and sum(len(piece.content) for piece in parts.pieces) > 2 * longest):
+            raise ExtractionFailed(f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)")
         if depth >= MAX_DEPTH and extracted.attachments:
             note = {"files_not_read": f"{len(extracted.attachments)} files inside, nested too deeply"}
             extracted = extracted._replace(metadata={**extracted.metadata, **note}, attachments=())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import glob
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -203,6 +204,9 @@ def _collect(paths: Sequence[str], include: Sequence[str], exclude: Sequence[str
 
 def _add_file(listing: Listing, place: Path) -> None:
     try:
+        if not stat.S_ISREG(place.stat().st_mode):
+            # Reading a pipe waits for somebody who writes.
+            raise OSError("it is not a regular file")
         listing.files.append(stat_file(place.resolve(), place.name))
     except OSError as error:
         listing.unreadable[place.as_posix()] = error.strerror or str(error)

@@ -23,7 +23,7 @@ from kb_framework.store.tables import documents
 
 # In the metadata of a file inside another: that other's document.
 _PARENT = ("parent_id", "parent_path")
-_LIMITS = ("max_file_bytes", "max_text_chars", "max_archive_files", "extract_timeout", "extract_memory_bytes")
+_LIMITS = ("max_file_bytes", "max_text_chars", "max_archive_files", "extract_timeout", "extract_memory_bytes", "chunker")
 
 
 class SourcesService:

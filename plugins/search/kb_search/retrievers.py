@@ -79,7 +79,8 @@ class VectorRetriever:
             query = queries[same[0]]
             allowed = None if query.condition is None else allowed_chunks(query, tx)
             # A text of which the model knows no word is near to nothing.
-            some = [number for number in same if any(vectors[number])]
+            if not (some := [number for number in same if any(vectors[number])]):
+                continue
             given = [vectors[number] for number in some]
             lists = tx.backend.search_all_vectors(
                 tx.connection, space.index_name, tx.organization_id, given, allowed, query.limit
