@@ -33,9 +33,10 @@ from postgres import clock_of, copied, database, server, server_clock
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
-from kb_framework.client import Engine, HttpTransport
+from kb_framework.client import Engine
 from kb_framework.errors import EngineError
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.remote import HttpTransport
+from kb_testing.fixtures import RunningServer, start_server, stop_server
 
 ROUNDS = 30
 # In its local form it writes point by point: a hundred thousand take a quarter of an hour and say nothing new.
@@ -166,7 +167,7 @@ def ours(table: Table, place: Path, documents: int, ids: list[list[str]], url: s
         kb = open_kb()
         synthetic.fill(kb, synthetic.items(count, chunks_each), files=files)
         # Else every copy would begin with building them, beside what is measured.
-        kb.upkeep.keeper().run(patience=60)
+        kb.upkeep.builder().run(patience=60)
         if url:
             with kb.store.write() as tx:
                 tx.connection.exec_driver_sql("ANALYZE")
@@ -301,7 +302,7 @@ def growth(table: Table, place: Path, sizes: Sequence[int]) -> None:
         os.environ["KB_DATA_DIR"] = str(home)
         kb = open_kb()
         synthetic.fill(kb, synthetic.items(count, 1, words=12))
-        kb.upkeep.keeper().run(patience=60)
+        kb.upkeep.builder().run(patience=60)
         kb.close()
         done = Service(home)
         for name, call in (

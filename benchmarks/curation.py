@@ -32,7 +32,7 @@ def seconds(call: Callable[[], Any]) -> float:
 def fill(kb: Any, chunks: int) -> None:
     """Documents of ten short chunks, with full text and without vectors."""
     from kb_framework.api import ChunkText
-    from kb_framework.store.documents import insert_document
+    from kb_framework.storage.documents import insert_document
 
     order = random.Random(1)
     values = {"doc_type": "note", "path": None, "media": "markdown", "lang": "en", "trust": "primary", "metadata": {}}
@@ -54,7 +54,7 @@ def main() -> None:
         os.environ.update(KB_DATA_DIR=folder, KB_EMBEDDER="none", KB_BULK_SAFETY_PERCENT="0")
         from kb_framework.app import open_kb
         from kb_framework.client import AsgiTransport, Engine
-        from kb_framework.web import create_app
+        from kb_framework.edges.http.app import create_app
 
         kb = open_kb()
         print(f"filled with {chosen.chunks} chunks in {seconds(lambda: fill(kb, chosen.chunks)):.1f} s")

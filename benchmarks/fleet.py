@@ -39,7 +39,7 @@ def text(numbers: random.Random, words: int = 60) -> str:
 def fill(kb: Any, organization: str, documents: int) -> str:
     """Documents of an organization of their own; the key of a reader."""
     from kb_framework.client import AsgiTransport, Engine
-    from kb_framework.web import create_app
+    from kb_framework.edges.http.app import create_app
 
     owner = Engine(AsgiTransport(create_app(kb)), kb.plugins)
     key = owner.create_key("bench", "editor", organization=organization)["key"]
@@ -84,7 +84,7 @@ def ask(urls: list[str], keys: list[str], mode: str) -> tuple[float, float]:
 def run(organizations: list[int], engines: list[int], documents: int, database: str) -> Iterator[dict[str, Any]]:
     """A row for each number of organizations and engines and each mode, as it is measured."""
     from kb_framework.app import open_kb
-    from kb_framework.testing import start_server, stop_server
+    from kb_testing.fixtures import start_server, stop_server
 
     with tempfile.TemporaryDirectory() as home, server(database) as url:
         os.environ |= {"KB_DATABASE_URL": url, "KB_FILES_URL": f"file://{home}/shared", "KB_DATA_DIR": f"{home}/filler"}

@@ -48,8 +48,8 @@ def judged(kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]
     from kb_knowledge.gate import coverage, question_words, score_shares
 
     from kb_framework.api import Actor, RetrievalQuery
-    from kb_framework.store.sql import among
-    from kb_framework.store.tables import chunks, documents
+    from kb_framework.storage.sql import among
+    from kb_framework.storage.tables import chunks, documents
 
     found = []
     columns = (chunks.c.seq, chunks.c.content, documents.c.title, documents.c.metadata)

@@ -74,8 +74,8 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
     from kb_framework.app import open_kb
     from kb_framework.bootstrap import read_bootstrap
     from kb_framework.client import AsgiTransport, Engine
-    from kb_framework.console import Cli
-    from kb_framework.web import create_app
+    from kb_framework.edges.cli.console import Cli
+    from kb_framework.edges.http.app import create_app
 
     kb = open_kb()
     stages = Stages()
@@ -83,12 +83,13 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
     preparation = ingest._preparation
     preparation._take_apart = stages.timed("extraction", preparation._take_apart)
     prepare.detect_by = stages.timed("language", prepare.detect_by)
-    kb.embedding.encode = stages.timed("embedding", kb.embedding.encode)
+    embedding = kb.services["embedding"]
+    embedding.encode = stages.timed("embedding", embedding.encode)
     ingest._settle = stages.timed("writing", ingest._settle)
     cli = Cli(read_bootstrap(), kb.plugins, json=True)
     cli.engine = Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)
 
-    kb.embedding.encode(["load the model"])
+    embedding.encode(["load the model"])
     language._model()
     stages.seconds.clear()
     before = _library_seconds()
@@ -140,7 +141,7 @@ def _taking_apart(folder: Path) -> tuple[float, float]:
     from kb_documents.chunk import by_structure
     from kb_documents.extract import markdown
 
-    from kb_framework.store.text import indexed_words
+    from kb_framework.storage.text import indexed_words
 
     files = [(path.read_bytes(), path.name) for path in sorted(folder.rglob("*.md"))]
     extracted = [markdown(*file) for file in files]

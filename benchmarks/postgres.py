@@ -17,7 +17,7 @@ def server(given: str) -> Iterator[str]:
     if given != START:
         yield given
         return
-    from kb_framework.testing_postgres import postgres_folder, start_postgres
+    from kb_testing.postgres import postgres_folder, start_postgres
 
     with postgres_folder() as folder:
         started = start_postgres(folder / "data")

@@ -28,7 +28,7 @@ from postgres import database, server_clock
 from search_data import Data, Question
 from search_peers import PEERS
 
-from kb_framework.store.text import query_terms
+from kb_framework.storage.text import query_terms
 
 # Beyond this an engine that compares every vector in Python takes seconds per question, so it is asked fewer.
 _QDRANT_MOST = 100_000
@@ -82,7 +82,7 @@ def measure_kb(home: Path, data: Data, questions: list[Question], database_url: 
     kb = search_kb.open_at(home, questions, database_url)
     server = server_clock(database_url) if database_url else None
     # What is due is done at a known time, not in the background.
-    kb.store.backend.on_written = lambda _: None
+    kb.store.engine.on_written = lambda _: None
     built = {"fill_seconds": round(search_kb.fill(kb, data), 1), "index_seconds": round(search_kb.keep(kb), 1)}
     cases: dict[str, tuple[str, dict[str, Any]]] = {mode: (mode, {}) for mode in ("lexical", "vector", "hybrid")}
     for mode in ("lexical", "vector", "hybrid"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kb_framework.testing import start_server, stop_server
+from kb_testing.fixtures import start_server, stop_server
 
 WORDS = 20_000
 QUERIES = 100

@@ -19,10 +19,10 @@ from search_data import CHUNKS_PER_DOCUMENT, DIMENSIONS, HUNDREDTH, Data, Questi
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
-from kb_framework.store.documents import active_space, create_space
-from kb_framework.store.tables import chunks, document_tags, documents, now, organizations
-from kb_framework.store.text import index_fields
-from kb_framework.web import create_app
+from kb_framework.edges.http.app import create_app
+from kb_framework.storage.spaces import active_space, create_space
+from kb_framework.storage.tables import chunks, document_tags, documents, now, organizations
+from kb_framework.storage.text import index_fields
 
 OTHER = "00000000-0000-4000-8000-00000000beef"
 # Of the chunks, the last tenth belongs to another organization.
@@ -50,7 +50,7 @@ def open_at(home: Path, questions: list[Question], database_url: str | None = No
     if database_url:
         os.environ["KB_DATABASE_URL"] = database_url
     kb = open_kb()
-    kb.embedding._embedder = Known(questions)
+    kb.services["embedding"]._chosen._built = Known(questions)
     return kb
 
 
@@ -70,9 +70,9 @@ def fill(kb: KB, data: Data) -> float:
             space = active_space(tx) or create_space(tx, MODEL, DIMENSIONS)
             _insert(tx, begin, texts)
             rows = [(begin + i + 1, index_fields([title(begin + i), "", text])) for i, text in enumerate(texts)]
-            tx.backend.add_text(tx.connection, tx.organization_id, rows)
+            tx.text.add(rows)
             embedded = [(begin + i + 1, vector.tobytes()) for i, vector in enumerate(vectors)]
-            tx.backend.add_vectors(tx.connection, space.index_name, tx.organization_id, embedded)
+            tx.vector_index(space.index_name).add(embedded)
     return time.perf_counter() - began
 
 
@@ -113,7 +113,7 @@ def _insert(tx: Any, begin: int, texts: list[str]) -> None:
 def keep(kb: KB) -> float:
     """Seconds to build what makes a large knowledge base fast: the side index, or HNSW on PostgreSQL."""
     began = time.perf_counter()
-    keeper = kb.upkeep.keeper()
+    keeper = kb.upkeep.builder()
     keeper.run()
     assert keeper.missing() == 0
     return time.perf_counter() - began

@@ -18,9 +18,9 @@ import numpy as np
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.app import KB
-from kb_framework.store.documents import active_space, create_space
-from kb_framework.store.tables import chunks, documents, now
-from kb_framework.store.text import index_fields
+from kb_framework.storage.spaces import active_space, create_space
+from kb_framework.storage.tables import chunks, documents, now
+from kb_framework.storage.text import index_fields
 
 _BATCH = 2_000
 _VOCABULARY = 20_000
@@ -69,13 +69,13 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
     """Write the items to an organization, beside what is there, all in one transaction."""
     time = now()
     with kb.store.write(organization_id) as tx:
-        run, backend, owner = tx.connection.exec_driver_sql, tx.backend, tx.organization_id
-        sign = "?" if backend.name == "sqlite" else "%s"
+        run, owner = tx.connection.exec_driver_sql, tx.organization_id
+        sign = "?" if tx.engine.name == "sqlite" else "%s"
 
         def insert(statement: str, rows: list[tuple[Any, ...]]) -> None:
             run(statement.replace("?", sign), rows)
 
-        embedder = kb.embedding.embedder()
+        embedder = kb.services["embedding"].embedder()
         space = active_space(tx) or create_space(tx, embedder.model, embedder.dimensions)
         number = run("SELECT coalesce(max(seq), 0) FROM chunks").scalar_one()
         before = run("SELECT coalesce(max(id), 0) FROM documents").scalar_one()
@@ -110,10 +110,10 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                 ],
             )
             texts = [(seq, index_fields([f"document {i.document}", "", i.text])) for seq, i in numbered]
-            backend.add_text(tx.connection, owner, texts)
-            backend.add_vectors(tx.connection, space.index_name, owner, [(seq, i.vector) for seq, i in numbered])
+            tx.text.add(texts)
+            tx.vector_index(space.index_name).add([(seq, i.vector) for seq, i in numbered])
         for table in (documents, chunks):
-            backend.numbers_given(tx.connection, table)
+            tx.engine.numbers_given(tx.connection, table)
 
 
 def _store(kb: KB, document: int) -> str:

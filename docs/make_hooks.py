@@ -1,4 +1,4 @@
-"""Write docs/hooks.md, the hook reference, from the signatures and docstrings of kb_framework/hookspecs.py."""
+"""Write docs/hooks.md, the hook reference, from the signatures and docstrings of all `hookspecs.py`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parent / "kb_framework" / "hookspecs.py"
+SOURCES = {
+    "host": HERE.parent / "kb_framework" / "hookspecs.py",
+    **{path.parent.parent.name: path for path in sorted(HERE.parent.glob("plugins/*/kb_*/hookspecs.py"))},
+}
 TARGET = HERE / "hooks.md"
 
 INTRODUCTION = """\
-<!-- Made by `python docs/make_hooks.py` from kb_framework/hookspecs.py. Change the docstrings there, then run it. -->
+<!-- Made by `python docs/make_hooks.py` from all `hookspecs.py`. Change the docstrings there, then run it. -->
 
 # Hooks
 
 A plugin is a module with functions named after hooks, marked `@hookimpl`. [plugins.md](plugins.md) shows how to write one.
-The nouns (`api.Command`, `api.Plan`, …) are in `kb_framework/api.py`. An implementation may leave out parameters.
+The nouns (`api.Command`, `api.Plan`, …) are in `kb_framework/api/__init__.py`. An implementation may leave out parameters.
 
 A *registration* hook is asked once, at start, and returns frozen descriptions. A `target` in them is an import path,
 `"package.module:attribute"`, imported only when it is needed. Names are unique across plugins; a clash is an error that
 names both. A plugin that raises here has failed: its contributions are gone, the rest works, and documents cannot be
 changed until it is fixed or switched off, because it might be the one that guards them.
+
+Hooks that only one plugin calls are in its own `hookspecs.py`; a plugin of yours may bring hooks as well
+([kb_hookspecs](#kb_hookspecs)). While their caller is switched off, they are accepted and nobody calls them.
 
 An *in-flight* hook is called while an operation runs. Every plugin is asked, the built-in ones first, then by name. Where
 the first answer decides, the order is reversed, so that a plugin may answer in place of a built-in one.
@@ -32,6 +38,7 @@ the first answer decides, the order is reversed, so that a plugin may answer in 
 @dataclass(frozen=True)
 class Hook:
     name: str
+    caller: str
     part: str
     signature: str
     returns: str
@@ -59,13 +66,13 @@ class Hook:
         return found.group(1).replace("marks the plugin as failed", "the plugin has failed")
 
 
-def read_hooks(source: str) -> list[Hook]:
-    in_flight = source[: source.index("\n# In flight\n")].count("\n") + 1
+def read_hooks(source: str, caller: str) -> list[Hook]:
+    in_flight = source.partition("\n# In flight\n")[0].count("\n") + 1
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name.startswith("kb_")]
-    return [_hook(node, "In flight" if node.lineno > in_flight else "Registration") for node in functions]
+    return [_hook(node, caller, "In flight" if node.lineno > in_flight else "Registration") for node in functions]
 
 
-def _hook(node: ast.FunctionDef, part: str) -> Hook:
+def _hook(node: ast.FunctionDef, caller: str, part: str) -> Hook:
     documentation = ast.get_docstring(node)
     if not documentation:
         raise SystemExit(f"{node.name} has no docstring")
@@ -75,6 +82,7 @@ def _hook(node: ast.FunctionDef, part: str) -> Hook:
     returns = ast.unparse(node.returns) if node.returns else "None"
     return Hook(
         name=node.name,
+        caller=caller,
         part=part,
         signature=f"def {node.name}({ast.unparse(node.args)}) -> {returns}",
         returns=returns,
@@ -85,14 +93,17 @@ def _hook(node: ast.FunctionDef, part: str) -> Hook:
     )
 
 
-def render(source: str) -> str:
+def render() -> str:
     """The whole page."""
-    hooks = read_hooks(source)
+    sources = {caller: path.read_text(encoding="utf-8") for caller, path in SOURCES.items()}
+    hooks = [hook for caller, source in sources.items() for hook in read_hooks(source, caller)]
     lines = [INTRODUCTION]
     for part in ("Registration", "In flight"):
         chosen = [hook for hook in hooks if hook.part == part]
-        lines += [f"# {part}\n", "| hook | what it does | answers are | an exception |", "|---|---|---|---|"]
-        lines += [f"| [{h.name}](#{h.name}) | {h.summary.rstrip('.')} | {h.combined} | {h.exception} |" for h in chosen]
+        lines += [f"# {part}\n", "| hook | called by | what it does | answers are | an exception |", "|---|---|---|---|---|"]
+        lines += [
+            f"| [{h.name}](#{h.name}) | {h.caller} | {h.summary.rstrip('.')} | {h.combined} | {h.exception} |" for h in chosen
+        ]
         lines.append("")
         for hook in chosen:
             lines += [f"## {hook.name}\n", f"```text\n{hook.signature}\n```\n", hook.summary + "\n", hook.body + "\n"]
@@ -100,4 +111,4 @@ def render(source: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(render(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
+    TARGET.write_text(render(), encoding="utf-8")

@@ -27,7 +27,7 @@ def _rows() -> list[str]:
     sections = [section for section in plugins.settings if plugins.settings.plugin_of(section.name) in built_in]
     rows = _table("KB_", HostSettings)
     for section in sections:
-        rows += _table(f"KB_{section.name.upper()}_", resolve(section.target))
+        rows += _table(section.prefix, resolve(section.target))
     return rows
 
 

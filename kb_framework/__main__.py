@@ -9,7 +9,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     # A command ends before its garbage matters, and collecting during imports is a tenth of its time.
     gc.disable()
-    from kb_framework.cli import main as run
+    from kb_framework.edges.cli.app import main as run
 
     run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 from collections.abc import Iterator, Mapping
@@ -10,25 +11,25 @@ from typing import Any
 from kb_framework.access import Access
 from kb_framework.api import Migration, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
-from kb_framework.embedding import Embedding
-from kb_framework.errors import KBError, StoreUnusable
-from kb_framework.files import open_files
-from kb_framework.generation import Generation
-from kb_framework.mutation import Mutation
+from kb_framework.data_folder import DATABASE, finish_switch, is_empty, remove_leftovers, require_no_files
+from kb_framework.errors import FilesUnreachable, KBError, StoreUnusable
+from kb_framework.files import NoFiles, open_files
+from kb_framework.operations import Dispatcher
+from kb_framework.pipelines.mutation import Mutation
+from kb_framework.pipelines.retrieval import Retrieval
+from kb_framework.pipelines.selection import Selector, check_contributions
 from kb_framework.plugins import Plugins
-from kb_framework.retrieval import Retrieval
-from kb_framework.selection import Selector, check_contributions
-from kb_framework.settings import HostSettings, Settings, load_settings
-from kb_framework.store.limits import Limiter
-from kb_framework.store.migrations import by_plugin, migrate
-from kb_framework.store.open import open_backend
-from kb_framework.store.store import Store
+from kb_framework.private import make_private, private_files
+from kb_framework.settings import SettingMissing, Settings, load_settings
+from kb_framework.storage.migrations import by_plugin, migrate
+from kb_framework.storage.open import open_engine
+from kb_framework.storage.store import Store
 from kb_framework.upkeep import Upkeep
 
 log = logging.getLogger("kb")
 
 # What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
-_PARTS = frozenset(
+PARTS = frozenset(
     [
         "store",
         "files",
@@ -36,13 +37,11 @@ _PARTS = frozenset(
         "selector",
         "mutation",
         "retrieval",
-        "embedding",
         "access",
-        "generation",
-        "limiter",
         "upkeep",
         "services",
         "build",
+        "all_settings",
     ],
 )
 
@@ -64,8 +63,10 @@ class Services(Mapping[str, Any]):
         return self._built[name]
 
     def close(self) -> None:
-        """Let those go that hold something: whoever has a `close`."""
-        for service in self._built.values():
+        """Close the services that have a `close`."""
+        # A service that ends its own thread may build others meanwhile; they are closed too.
+        while self._built:
+            _, service = self._built.popitem()
             if hasattr(service, "close"):
                 service.close()
 
@@ -85,35 +86,46 @@ class KB:
         self.store = store
         self.access = Access(store, plugins)
         self.services = Services(self)
-        self.files = open_files(settings.host.files_url, settings.host.data_dir)
-        self.embedding = Embedding(store, plugins, settings.host, self.build)
+        self.files = open_files(plugins.file_stores, settings.host.files_url, settings.host.data_dir)
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, settings.host, self.build)
-        self.generation = Generation(plugins, self.build)
-        self.limiter = Limiter(store)
-        self.upkeep = Upkeep(store, settings.host)
+        self.upkeep = Upkeep(store)
+        self.dispatcher = Dispatcher(plugins, self._part, self.services)
+
+    @property
+    def all_settings(self) -> Settings:
+        """The settings of the host and of every plugin, as a part that objects may ask for."""
+        return self.settings
 
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
         try:
             maker = resolve(target)
-            wanted = inspect.signature(maker).parameters
-            return maker(**{name: self._part(plugin, name) for name in wanted})
+            wanted = inspect.signature(maker).parameters.values()
+            return maker(**{item.name: self._part(plugin, item.name) for item in wanted if self._is_given(item)})
         except KBError:
             raise
         except Exception as error:
             raise self.plugins.report(plugin, target, error) from error
 
+    def _is_given(self, parameter: inspect.Parameter) -> bool:
+        """A parameter with a default may name a service of a plugin that is switched off."""
+        name = parameter.name
+        known = name in PARTS or name in self.services or name.endswith("settings")
+        return known or parameter.default is parameter.empty
+
     def _part(self, plugin: str, name: str) -> Any:
+        own = self.plugins.sections_of(plugin)
         if name == "settings":
-            names = self.plugins.settings.names_of(plugin)
-            if not names:
+            if not own:
                 raise TypeError(f"{plugin!r} declares no settings")
-            return self.settings.sections[names[0]]
+            return self.settings.sections[own[0].name]
+        if any(name == f"{section.name}_settings" for section in own):
+            return self.settings.sections[name.removesuffix("_settings")]
         if name == "host_settings":
             return self.settings.host
-        if name in _PARTS:
+        if name in PARTS:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]
@@ -123,16 +135,25 @@ class KB:
         self.services.close()
         self.upkeep.close()
         self.store.close()
+        self.files.close()
 
 
 def load_plugin_settings(bootstrap: Bootstrap, plugins: Plugins) -> Settings:
-    """Validate all settings; a plugin whose settings cannot even be imported has failed."""
+    """Validate all settings. A plugin whose settings cannot be imported, or lack one without a default, has failed."""
     for section in list(plugins.settings):
         try:
             resolve(section.target)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             plugins.fail(plugins.settings.plugin_of(section.name), error)
-    return load_settings(bootstrap, list(plugins.settings))
+    while True:
+        sections = list(plugins.settings)
+        owners = {section.name: plugins.settings.plugin_of(section.name) for section in sections}
+        inactive = {info.name for info in plugins.infos if info.state != "active"}
+        idle = plugins.idle_sections()
+        try:
+            return load_settings(bootstrap, sections, plugins=owners, inactive=inactive, idle=idle)
+        except SettingMissing as error:
+            plugins.fail(owners[error.section], error)
 
 
 def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) -> KB:
@@ -141,23 +162,44 @@ def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
     plugins = plugins or Plugins(bootstrap)
     settings = load_plugin_settings(bootstrap, plugins)
     check_contributions(plugins)
-    return KB(settings, plugins, open_store(settings.host, plugins))
+    return KB(settings, plugins, open_store(settings, plugins))
 
 
-def open_store(settings: HostSettings, plugins: Plugins) -> Store:
-    """The database, migrated if need be."""
-    data_dir = settings.data_dir
+def open_store(settings: Settings, plugins: Plugins, *, beside_files: bool = False) -> Store:
+    """Open the database and migrate it if need be.
+
+    A new database is refused where files of another one are stored, unless `beside_files` is true.
+    """
+    host = settings.host
+    data_dir = host.data_dir
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreUnusable(f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR") from None
-    store = Store(open_backend(settings))
-    try:
-        for step in migrate(store, plugin_steps(plugins), plugins.fail):
-            log.info("migrated: %s", step)
-    except BaseException:
-        store.close()
-        raise
+    finish_switch(data_dir)
+    remove_leftovers(data_dir)
+    files = open_files(plugins.file_stores, host.files_url, data_dir)
+
+    def begin() -> None:
+        # A storage that does not answer must not keep a new database from being begun.
+        with contextlib.suppress(FilesUnreachable):
+            if not beside_files:
+                require_no_files(files, data_dir, on_sqlite=host.database_url is None)
+
+    database = data_dir / DATABASE
+    # Looked at again after the files, which are stored only once there is a database.
+    on_sqlite = host.database_url is None and not isinstance(files, NoFiles)
+    if on_sqlite and is_empty(database) and files.keys() and is_empty(database):
+        begin()
+    with private_files():
+        store = Store(open_engine(settings, plugins))
+        try:
+            for step in migrate(store, plugin_steps(plugins), plugins.fail, begin):
+                log.info("migrated: %s", step)
+        except BaseException:
+            store.close()
+            raise
+    make_private(data_dir)
     return store
 
 

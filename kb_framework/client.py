@@ -6,128 +6,137 @@ The same requests go to an engine in this process (nothing to start), to one tha
 
 from __future__ import annotations
 
-import copy
 import functools
-import http.client
-import json
-import os
-import secrets
-import threading
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, cast
 
-from kb_framework.api import READER_HEADER, Actor, Reader, resolve
+from kb_framework.api import READER_HEADER, Operation, Reader, resolve
+from kb_framework.api.operation import In, Out
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
-from kb_framework.errors import EngineError, EngineUnreachable
+from kb_framework.errors import InvalidInput
 from kb_framework.plugins import Plugins
+from kb_framework.remote import (
+    HttpTransport,
+    ProvenTransport,
+    Reply,
+    Requests,
+    Running,
+    decoded,
+    headers_of,
+    running_engine,
+    target_of,
+)
+from kb_framework.targets import differences
 
-if TYPE_CHECKING:
-    from kb_framework.app import KB
-    from kb_framework.streaming import StreamedReply
-
-ADDRESS_FILE = "engine.json"
-_CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 600.0
-_PROBE_SECONDS = 2.0
-# For what must not be done beside an engine: it may be busy, and where there is none that is known at once.
-PATIENT_SECONDS = 60.0
-
-
-class Reply(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class Transport(Protocol):
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
-
-    def stream(
-        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
-    ) -> AbstractContextManager[StreamedReply]: ...
-
-    def close(self) -> None: ...
+log = logging.getLogger("kb.client")
 
 
 class Engine:
-    """Sends requests and raises `EngineError` on any answer but 2xx. Plugins add methods: `engine.bulk_delete(tags=["old"])`."""
+    """Calls operations and raises `EngineError` on any answer but 2xx.
 
-    def __init__(self, transport: Transport, plugins: Plugins | None = None, reader: Reader = "person") -> None:
+    Every operation is a method: `engine.bulk_delete(tags=["old"])` returns the answer as JSON data. `call` is the same with
+    models: `engine.call(SEARCH, SearchIn(query="keys"))` returns a `SearchOut`.
+    """
+
+    def __init__(self, transport: Requests, plugins: Plugins | None = None, reader: Reader = "person") -> None:
         self._transport = transport
         self._plugins = plugins
-        self._reader = {READER_HEADER: reader} if reader != "person" else {}
+        self._reader: Reader = reader
 
     def read_by(self, reader: Reader) -> Engine:
-        """The same engine, asked on behalf of another kind of reader."""
+        """Return the same engine, called on behalf of another kind of reader."""
+        if reader not in ("person", "model"):
+            raise InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
         return Engine(self._transport, self._plugins, reader)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        json_body: Any = None,
-        content: bytes | None = None,
-        fields: Mapping[str, Any] | None = None,
-        files: Sequence[tuple[str, str, bytes]] = (),
-    ) -> Reply:
-        """One request under `/api/v1`. Parameters that are None are not sent; files are (field, name, content)."""
-        target = _target(path, params or {})
-        headers: dict[str, str] = {"Accept": "application/json", **self._reader}
-        body = b""
-        if files:
-            body, headers["Content-Type"] = _multipart(fields or {}, files)
-        elif content is not None:
-            body, headers["Content-Type"] = content, "application/octet-stream"
-        elif json_body is not None:
-            body, headers["Content-Type"] = json.dumps(json_body).encode(), "application/json"
-        reply = self._transport.send(method, target, headers, body)
-        if not 200 <= reply.status < 300:
-            raise EngineError(reply.status, _decoded(reply))
-        return reply
+    def call(self, operation: Operation[In, Out], body: In, content: Any = None) -> Out:
+        """Call an operation with its models."""
+        from pydantic import TypeAdapter
+
+        from kb_framework.operations import output_type
+
+        values = cast(Any, body).model_dump(mode="json", exclude_unset=True)
+        return TypeAdapter(output_type(operation)).validate_python(self.run(operation, values, content))
+
+    def run(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any = None) -> Any:
+        """Call an operation with JSON data and return JSON data. Fields that are None are not sent."""
+        return self._transport.call(operation, given(**values), content, self._reader)
+
+    def download(self, name: str, **values: Any) -> Iterator[bytes]:
+        """Return the bytes of an operation's answer in parts."""
+        if name.startswith("/"):
+            return self._transport.fetch(name, values, self._reader)
+        return self._transport.download(self._operation(name), given(**values), self._reader)
 
     def get(self, path: str, **params: Any) -> Any:
-        return _decoded(self.request("GET", path, params=params))
+        return self._transport.request("GET", path, params, None, self._reader)
 
     def post(self, path: str, body: Any = None) -> Any:
-        return _decoded(self.request("POST", path, json_body=body))
+        return self._transport.request("POST", path, {}, body, self._reader)
 
     def put(self, path: str, body: Any) -> Any:
-        return _decoded(self.request("PUT", path, json_body=body))
+        return self._transport.request("PUT", path, {}, body, self._reader)
 
     def patch(self, path: str, body: Any) -> Any:
-        return _decoded(self.request("PATCH", path, json_body=body))
+        return self._transport.request("PATCH", path, {}, body, self._reader)
 
     def delete(self, path: str, **params: Any) -> Any:
-        return _decoded(self.request("DELETE", path, params=params))
+        return self._transport.request("DELETE", path, params, None, self._reader)
+
+    # Requests of routes that are not stated as operations
+
+    def request(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **sent: Any) -> Reply:
+        return self._transport.send_request(method, path, params or {}, self._reader, **sent)
 
     def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
         return self.upload_files(path, [("file", filename, data)], fields)
 
     def upload_files(self, path: str, files: Sequence[tuple[str, str, bytes]], fields: Mapping[str, Any]) -> Any:
-        """Post a form with files, each with the form's field it is for, its name and its content."""
-        return _decoded(self.request("POST", path, fields=fields, files=files))
+        return decoded(self.request("POST", path, fields=fields, files=files))
 
-    def download(self, path: str, **params: Any) -> Iterator[bytes]:
-        """The body of an answer, part by part, however large it is."""
-        with self._transport.stream("GET", _target(path, params), {"Accept": "*/*", **self._reader}, ()) as reply:
-            yield from _successful(reply)
+    def lines(self, path: str, body: Any) -> Iterator[Any]:
+        """Post a body and yield an answer of JSON lines, each as it comes."""
+        return self._transport.lines(path, body, self._reader)
 
     def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:
-        """Post a body part by part, however large it is."""
-        headers = {"Accept": "application/json", "Content-Type": "application/octet-stream", "Content-Length": str(length)}
-        with self._transport.stream("POST", _target(path, params), headers, parts) as reply:
-            return json.loads(b"".join(_successful(reply)))
+        return self._transport.send_parts("POST", target_of(path, params), headers_of(self._reader), parts, length)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        item = self._plugins.client_methods.get(name) if self._plugins and not name.startswith("_") else None
-        if item is None:
+        if name.startswith("_") or self._plugins is None:
             raise AttributeError(name)
-        function = resolve(item.target)
-        return functools.partial(function(self._plugins, name) if item.build else function, self)
+        item = self._plugins.client_methods.get(name)
+        if item is not None:
+            function = resolve(item.target)
+            return functools.partial(function(self._plugins, name) if item.build else function, self)
+        return functools.partial(self._by_name, self._operation(name))
+
+    def _by_name(self, operation: Operation[Any, Any], /, *positional: Any, **values: Any) -> Any:
+        """Call an operation with values for the first fields of its input, and for others by name."""
+        content = None
+        if operation.http.content != "json":
+            # What is sent beside the fields comes last.
+            positional, content = positional[:-1], positional[-1]
+        if positional:
+            values = self._named(operation, positional, values)
+        if operation.http.download:
+            return b"".join(self._transport.download(operation, given(**values), self._reader))
+        return self.run(operation, values, content)
+
+    def _named(self, operation: Operation[Any, Any], positional: Sequence[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+        from kb_framework.operations import input_model
+
+        assert self._plugins
+        fields = [name for name in input_model(self._plugins, operation).model_fields if name not in values]
+        if len(positional) > len(fields):
+            raise TypeError(f"{operation.name} takes these fields: {', '.join(fields)}")
+        return {**dict(zip(fields, positional, strict=False)), **values}
+
+    def _operation(self, name: str) -> Operation[Any, Any]:
+        operation = self._plugins.operations.get(name) if self._plugins else None
+        if operation is None:
+            raise AttributeError(name)
+        return operation
 
     def close(self) -> None:
         self._transport.close()
@@ -147,271 +156,23 @@ def connect(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
         return Engine(HttpTransport(bootstrap.engine_url, bootstrap.api_key), plugins)
     running = running_engine(bootstrap)
     if running:
-        return Engine(HttpTransport(running.url, bootstrap.api_key or running.secret), plugins)
+        _warn_of_differences(running, plugins)
+        return Engine(ProvenTransport(running, bootstrap.api_key or running.secret), plugins)
 
     from kb_framework.app import open_kb
+    from kb_framework.in_process import LocalTransport
 
-    # Whoever can open the data folder owns what is in it; a key makes them its user instead.
+    # Who can open the data folder owns what is in it. With a key the caller is the key's user instead.
     return Engine(LocalTransport(open_kb(bootstrap, plugins), bootstrap.api_key), plugins)
 
 
-class Running(NamedTuple):
-    """An engine that serves this data folder; who shows the secret, which lies in the folder, is the folder's owner."""
-
-    url: str
-    secret: str | None
-
-
-def running_engine(bootstrap: Bootstrap, patience: float = _PROBE_SECONDS) -> Running | None:
-    """The engine that serves this data folder, if it answers, in so many seconds, as the one that left its address."""
-    try:
-        left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
-        url, instance = str(left["url"]), str(left["instance"])
-        reply = HttpTransport(url, seconds=patience).send("GET", "/api/v1/health/live", {}, b"")
-        return Running(url, left.get("secret")) if json.loads(reply.body).get("instance") == instance else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
-        return None
+def _warn_of_differences(running: Running, plugins: Plugins) -> None:
+    found = differences(running.plugins, plugins.prints) if running.plugins is not None else {}
+    if found:
+        listed = "; ".join(f"{name} is {words}" for name, words in found.items())
+        log.warning("the running engine has other plugins than this command: %s. Restart kb serve to use these", listed)
 
 
 def given(**values: Any) -> dict[str, Any]:
     """Only what was given: None is left out."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _target(path: str, params: Mapping[str, Any]) -> str:
-    query = urlencode(given(**params), doseq=True)
-    return "/api/v1" + quote(path) + (f"?{query}" if query else "")
-
-
-def _successful(reply: StreamedReply) -> Iterator[bytes]:
-    if not 200 <= reply.status < 300:
-        raise EngineError(reply.status, _decoded(Reply(reply.status, reply.headers, b"".join(reply.parts))))
-    return reply.parts
-
-
-class HttpTransport:
-    def __init__(self, url: str, api_key: str | None = None, seconds: float = _ANSWER_SECONDS) -> None:
-        self.url = url.rstrip("/")
-        self._seconds = seconds
-        parts = urlsplit(self.url)
-        self._parts = parts
-        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        with self._connected() as connection:
-            connection.request(
-                method,
-                self._parts.path + target,
-                body=body or None,
-                headers={**headers, **self._authorization},
-            )
-            answer = connection.getresponse()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-
-    @contextmanager
-    def stream(self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]) -> Iterator[StreamedReply]:
-        from kb_framework.streaming import http_stream
-
-        everything = {**headers, **self._authorization}
-        with (
-            self._connected() as connection,
-            http_stream(connection, method, self._parts.path + target, everything, body) as reply,
-        ):
-            yield reply
-
-    @contextmanager
-    def _connected(self) -> Iterator[http.client.HTTPConnection]:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
-        try:
-            connection.connect()
-            connection.sock.settimeout(self._seconds)
-            yield connection
-        except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
-            raise EngineUnreachable(
-                f"the engine at {self.url} cannot be reached: {reason}",
-                hint="start it with kb serve, or unset KB_ENGINE_URL",
-            ) from error
-        finally:
-            connection.close()
-
-    def close(self) -> None:
-        """Nothing is kept open."""
-
-
-class AsgiTransport:
-    """Calls an application directly, on an event loop in a thread of its own, so that any thread may ask."""
-
-    def __init__(
-        self,
-        app: Any = None,
-        on_close: Callable[[], None] | None = None,
-        *,
-        actor: Actor | None = Actor(),  # noqa: B008 - it cannot be changed
-        api_key: str | None = None,
-    ) -> None:
-        """Requests are the actor's; with None, or with a key, the application finds out itself who asks."""
-        import asyncio
-
-        self._app = app
-        self._on_close = on_close
-        self._actor = None if api_key else actor
-        self._authorization = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="kb-engine", daemon=True)
-        self._thread.start()
-
-    def use(self, app: Any) -> None:
-        """Set the application, for one that is made of parts that need this transport."""
-        self._app = app
-
-    @property
-    def _application(self) -> Any:
-        return self._app
-
-    def acting_as(self, actor: Actor) -> AsgiTransport:
-        """The same application, asked by another."""
-        other = copy.copy(self)
-        other._actor, other._authorization = actor, {}
-        return other
-
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        import asyncio
-
-        return asyncio.run_coroutine_threadsafe(self._call(method, target, headers, body), self._loop).result()
-
-    def stream(
-        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
-    ) -> AbstractContextManager[StreamedReply]:
-        from kb_framework.streaming import asgi_stream
-
-        return asgi_stream(self._application, self._loop, self._scope(method, target, headers), body)
-
-    def _scope(self, method: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-        path, _, query = target.partition("?")
-        fields = {"host": "localhost", **self._authorization, **headers}
-        known = {"kb.actor": self._actor} if self._actor else {}
-        return {
-            **known,
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()],
-            "client": ("127.0.0.1", os.getpid()),
-            "server": ("localhost", 80),
-        }
-
-    async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        import asyncio
-
-        scope = self._scope(method, target, {"content-length": str(len(body)), **headers})
-        answered = asyncio.Event()
-        sent: list[Any] = []
-        incoming: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Any:
-            if not incoming:
-                # Whoever asks stays until the answer is complete: a file is only sent to someone who is there.
-                await answered.wait()
-            return incoming.pop(0) if incoming else {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                answered.set()
-
-        await self._application(scope, receive, send)
-        start = next(message for message in sent if message["type"] == "http.response.start")
-        payload = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
-        received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
-        return Reply(start["status"], received, payload)
-
-    async def _abandon(self) -> None:
-        """What an interrupted caller left under way."""
-        import asyncio
-
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    def close(self) -> None:
-        import asyncio
-
-        asyncio.run_coroutine_threadsafe(self._abandon(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        if self._on_close:
-            self._on_close()
-
-
-class LocalTransport(AsgiTransport):
-    """To an engine in this process. Its application is made for the first request that no plugin answers without it."""
-
-    def __init__(self, kb: KB, api_key: str | None = None) -> None:
-        super().__init__(on_close=kb.close, api_key=api_key)
-        self._kb = kb
-        self._making = threading.Lock()
-
-    @property
-    def _application(self) -> Any:
-        with self._making:
-            if self._app is None:
-                from kb_framework.web import create_app
-
-                self._app = create_app(self._kb)
-        return self._app
-
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        return self._direct(method, target, headers, body) or super().send(method, target, headers, body)
-
-    def _direct(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply | None:
-        """The answer of whoever needs no application for it. Whatever goes wrong is told by the application, in its words."""
-        # Who is not the local person may not be allowed to ask: that is for the application to decide.
-        if method != "POST" or self._actor != Actor() or READER_HEADER in headers:
-            return None
-        path = target.removeprefix("/api/v1")
-        item = next((item for routes in self._kb.plugins.routes for item in routes.direct if item.path == path), None)
-        if item is None:
-            return None
-        from kb_framework.validation import validate
-
-        try:
-            asked = validate(resolve(item.body), json.loads(body))
-            answer = getattr(self._kb.services[item.service], item.method)(asked, self._actor)
-            return Reply(200, {}, answer.model_dump_json().encode())
-        except Exception:  # noqa: BLE001 - it only reads, so it can be asked again
-            return None
-
-
-def _decoded(reply: Reply) -> Any:
-    if not reply.body:
-        return None
-    try:
-        return json.loads(reply.body)
-    except ValueError:
-        return {"message": f"the answer ({reply.status}) is not JSON: is this a kb engine?"}
-
-
-def _multipart(fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]) -> tuple[bytes, str]:
-    boundary = f"kb-{secrets.token_hex(16)}"
-    parts: list[bytes] = []
-    for name, value in fields.items():
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                parts += [f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{item}\r\n'.encode()]
-    for field, name, content in files:
-        filename = name.replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
-        parts += [head.encode(errors="replace"), b"Content-Type: application/octet-stream\r\n\r\n", content, b"\r\n"]
-    # One join: a file may be large, and every step would copy it.
-    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import Any, Literal
+
+from kb_framework.masking import masked
 
 # How a message ends that may be relied on: whoever reads it may do the same again.
 UNCHANGED = "; nothing was changed"
@@ -20,9 +22,10 @@ class KBError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None, code: str | None = None, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # Here, so that no edge, log or record can show a password that was part of an address.
+        self.message = masked(message)
+        self.hint = masked(hint) if hint else hint
+        super().__init__(self.message)
         self.details = details
         if code is not None:
             self.code = code
@@ -52,6 +55,10 @@ class KBError(Exception):
             "success": False,
             "error": {"code": code.upper(), "message": self.message, "details": self.details},
         }
+
+    def in_dialect(self, dialect: Literal["flat", "v1", "envelope"]) -> dict[str, Any]:
+        """Return the body in the dialect of an operation's errors."""
+        return {"flat": self.flat, "v1": self.v1, "envelope": self.envelope}[dialect]()
 
 
 class InvalidInput(KBError):
@@ -147,6 +154,10 @@ class MutationRefused(KBError):
     http_status = 409
 
 
+class WrongType(TypeError):
+    """A plugin's part returned something else than its contract says. The sentence names types, never values."""
+
+
 class ExtractionFailed(KBError):
     """A file that cannot be read as a document; the reason is on its job."""
 
@@ -231,6 +242,12 @@ class StoreUnusable(KBError):
     exit_code = 3
 
 
+class DatabaseMissing(StoreUnusable):
+    """Files are stored, but the database that they belong to is gone."""
+
+    code = "database_missing"
+
+
 class DiskFull(StoreUnusable):
     """There is no room to write; nothing was changed."""
 
@@ -238,10 +255,42 @@ class DiskFull(StoreUnusable):
     http_status = 507
 
 
+class OutOfMemory(KBError):
+    """The process may not have the memory that a request needs."""
+
+    code = "out_of_memory"
+    http_status = 503
+    exit_code = 3
+
+    def __init__(self) -> None:
+        hint = "give the process more memory (ulimit -v, the container's limit), or ask for less at once"
+        super().__init__("there is not enough memory for this request", hint=hint)
+
+
+_NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "can't start new thread", "out of memory")
+
+
+def memory_trouble(error: BaseException | None) -> OutOfMemory | None:
+    """The error that a lack of memory is, however it showed: as itself, as a library that cannot be loaded, as no new thread."""
+    while error is not None:
+        lacking = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+        if lacking or any(words in str(error) for words in _NO_MEMORY):
+            return OutOfMemory()
+        error = error.__cause__ or error.__context__
+    return None
+
+
 class FilesUnreachable(StoreUnusable):
     """The storage of files does not answer, or refuses; nothing was changed."""
 
     code = "files_unreachable"
+
+
+class FileDamaged(KBError):
+    """The content of a stored file is not what was stored."""
+
+    code = "file_damaged"
+    exit_code = 3
 
 
 def disk_trouble(error: OSError) -> KBError | None:

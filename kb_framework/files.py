@@ -1,30 +1,24 @@
-"""Stored files, by the hash of their content: what any place for them must offer, and the folder that is the default."""
+"""Stored files, named by the hash of their content: what every place for them offers, and which place is used."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import re
-import shutil
-import tempfile
-import time
-import uuid
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Protocol
-from urllib.parse import unquote
+from typing import IO, Any, NamedTuple, Protocol
 
-from kb_framework.errors import ConfigInvalid, disk_trouble
+from kb_framework.api import FileStore, resolve
+from kb_framework.errors import ConfigInvalid, FilesUnreachable
 
-# What was staged, sent in part or kept from removal for longer than this belongs to a process that is gone.
-ABANDONED_SECONDS = 24 * 3600
+# Bytes that are read from a stored file at once.
 PART = 1 << 18
-_STAGED = ".staged-"
-_PINNED = ".pinned-"
+# The scheme of the store that is used where KB_FILES_URL is not set.
+_DEFAULT_SCHEME = "file"
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 _UPLOAD = re.compile(r"[0-9a-f-]{36}")
+_KNOWN_ADDRESSES = "s3://BUCKET/PREFIX?endpoint=https://HOST, or file:///FOLDER"
 
 
 class Staged(NamedTuple):
@@ -35,9 +29,9 @@ class Staged(NamedTuple):
 
 
 class Files(Protocol):
-    """Writing is in two steps, so that a file is published by the transaction that refers to it and never swept away unseen.
+    """A place for files. Writing takes two steps: the transaction that refers to a file publishes it.
 
-    What cannot be stored or read because of the storage itself raises `StoreUnusable`, and then nothing has changed.
+    A failure of the storage itself raises `StoreUnusable`, and then nothing has changed.
     """
 
     def stage(self, data: bytes) -> Staged:
@@ -45,259 +39,169 @@ class Files(Protocol):
         ...
 
     def stage_parts(self, parts: Iterable[bytes]) -> Staged:
-        """The same for data that comes in parts; they are never all in memory."""
+        """Write data that comes in parts to a temporary place, without keeping all of it in memory."""
         ...
 
-    def publish(self, staged: Staged) -> None:
-        """Put a staged file in its place, inside the write transaction that refers to it."""
+    def publish(self, *staged: Staged) -> None:
+        """Put staged files in their places durably, inside the write transaction that refers to them.
+
+        An existing file is replaced: its content may be damaged.
+        """
         ...
 
     def discard(self, staged: Staged) -> None:
-        """Throw away what was staged; nothing where it was published."""
+        """Delete a staged file; a no-op after it was published."""
         ...
 
     def size(self, key: str) -> int | None:
-        """How many bytes a file has; None if it is not there."""
+        """Return the size of a file in bytes; None if it does not exist."""
         ...
 
     def parts(self, key: str) -> Iterator[bytes]:
-        """A file's content; `FileNotFoundError` if it is not there."""
+        """Yield a file's content; raise `FileNotFoundError` if it does not exist."""
         ...
 
     def remove(self, key: str) -> None:
-        """Delete a file; a missing one is fine. `OSError` if this one cannot be deleted."""
+        """Delete a file; a missing one is fine. Raise `OSError` if it cannot be deleted."""
         ...
 
     def remove_all(self, keys: Collection[str]) -> None:
-        """The same for many, in as few steps as the storage allows. After an error any number of them may be gone."""
+        """Delete many files in as few requests as possible. After an error any of them may be gone."""
         ...
 
     def set_aside(self, keys: Iterable[str]) -> str:
-        """Move files out of the storage to where a person can look at them; where that is."""
+        """Move files to a place outside the store where a person can look at them; return that place."""
         ...
 
     def pinned(self) -> AbstractContextManager[None]:
-        """Within it files wait to be removed, for whoever reads those of a moment.
+        """While open, deletions of stored files are deferred, so that exports and backups see a consistent set.
 
-        Whoever enters it before the transaction that names the files finds them, since who removes a file looks at
-        `is_pinned` after the transaction that made the file superfluous.
+        Enter it before the transaction that names the files. A process that deletes files checks `is_pinned` after the
+        transaction that made them superfluous.
         """
         ...
 
     def is_pinned(self) -> bool:
-        """Whether somebody, in any process, reads the files of a moment."""
+        """Return whether any process defers deletions."""
         ...
 
     def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
-        """Delete what a killed process staged and never published, and parts of uploads that nobody waits for."""
+        """Delete files that a killed process staged, and parts of uploads that are not in `waiting`."""
+        ...
+
+    def staged(self) -> list[str]:
+        """Return the files that killed processes staged and never published."""
+        ...
+
+    def remove_staged(self) -> int:
+        """Delete the files that `staged` returns; return how many there were."""
         ...
 
     def keys(self) -> set[str]:
-        """All files that are in their place."""
+        """Return the keys of all published files."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of every published file by key."""
         ...
 
     def put_part(self, upload_id: str, offset: int, data: bytes) -> None:
-        """Keep a part of an upload that is under way."""
+        """Store a part of an upload that is under way."""
         ...
 
     def uploaded(self, upload_id: str) -> list[tuple[int, int]]:
-        """The parts that have arrived, in order: where each begins, and its size."""
+        """Return offset and size of the parts that have arrived, in order."""
         ...
 
     def upload_parts(self, upload_id: str) -> Iterator[bytes]:
-        """What has arrived of an upload, in order."""
+        """Yield what has arrived of an upload, in order."""
         ...
 
-    def remove_upload(self, upload_id: str) -> None: ...
+    def remove_upload(self, upload_id: str) -> None:
+        """Delete the parts of an upload."""
+        ...
+
+    def close(self) -> None:
+        """Release what this process holds."""
+        ...
 
 
-def open_files(url: str | None, data_dir: Path) -> Files:
-    """The storage that KB_FILES_URL names; without it, a folder of the data folder."""
+class NoFiles:
+    """Stands for stored files where no plugin offers a place for them: opens, and refuses every operation."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise FilesUnreachable(
+                "stored files cannot be used: no active plugin stores files in folders",
+                hint="kb plugins lists what is switched off",
+            )
+
+        return refuse
+
+    def close(self) -> None:
+        """A no-op: nothing is held."""
+
+
+def open_files(stores: Iterable[FileStore], url: str | None, data_dir: Path) -> Files:
+    """Open the place that KB_FILES_URL names; without it, the data folder."""
+    scheme = url.partition("://")[0] if url else _DEFAULT_SCHEME
+    found = [store for store in stores if store.scheme == scheme]
+    if len(found) > 1:
+        names = " and ".join(repr(store.name) for store in found)
+        raise ConfigInvalid(
+            f"two plugins store files at {scheme}:// addresses: {names}",
+            hint="switch one of them off: kb plugins disable NAME",
+        )
+    if found:
+        return resolve(found[0].target)(url, data_dir)
     if url is None:
-        return LocalFiles(data_dir / "files")
-    if url.startswith("file:///"):
-        return LocalFiles(Path(unquote(url.removeprefix("file://"))))
-    if url.startswith("s3://"):
-        from kb_framework.s3 import S3Files
+        return NoFiles()  # type: ignore[return-value]
+    raise unknown_address()
 
-        return S3Files(url)
-    raise ConfigInvalid(
-        "KB_FILES_URL: this kind of address is not known", hint="s3://BUCKET/PREFIX?endpoint=https://HOST, or file:///FOLDER"
-    )
+
+def unknown_address() -> ConfigInvalid:
+    """Return the error for a KB_FILES_URL that no file store takes."""
+    return ConfigInvalid("KB_FILES_URL: this kind of address is not known", hint=_KNOWN_ADDRESSES)
+
+
+# Keys
+
+
+def key_of(digest: str) -> str:
+    """Return the key of the content with this SHA-256."""
+    return f"{digest[:2]}/{digest}"
 
 
 def checked_key(key: str) -> str:
-    """Keys are made here and nowhere else: anything else is refused."""
+    """Return the key; raise `ValueError` for anything that `key_of` does not make."""
     if not _KEY.fullmatch(key):
         raise ValueError("not a file key")
     return key
 
 
-def key_of(digest: str) -> str:
-    return f"{digest[:2]}/{digest}"
-
-
 def checked_upload(upload_id: str) -> str:
+    """Return the id of an upload; raise `ValueError` for anything else."""
     if not _UPLOAD.fullmatch(upload_id):
         raise ValueError("not an upload")
     return upload_id
 
 
-class LocalFiles:
-    """One folder of this machine, or one that several machines share."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def stage(self, data: bytes) -> Staged:
-        return self.stage_parts([data])
-
-    def stage_parts(self, parts: Iterable[bytes]) -> Staged:
-        digest = hashlib.sha256()
-
-        def counted() -> Iterator[bytes]:
-            for part in parts:
-                digest.update(part)
-                yield part
-
-        path = self._written(self.root, counted())
-        return Staged(key_of(digest.hexdigest()), str(path))
-
-    def _written(self, folder: Path, parts: Iterable[bytes]) -> Path:
-        """A temporary file with this content, durable."""
-        with _disk_explained():
-            folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=_STAGED, dir=folder)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    for part in parts:
-                        file.write(part)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except BaseException:
-                # Half a file on a full disk would keep it full.
-                Path(name).unlink()
-                raise
-        return Path(name)
-
-    def publish(self, staged: Staged) -> None:
-        target, source = self.path(staged.key), Path(staged.place)
-        if target.exists():
-            source.unlink(missing_ok=True)
-            return
-        with _disk_explained():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            source.replace(target)
-
-    def discard(self, staged: Staged) -> None:
-        Path(staged.place).unlink(missing_ok=True)
-
-    def path(self, key: str) -> Path:
-        """Where a key's file is."""
-        return self.root / checked_key(key)
-
-    def find(self, key: str) -> Path | None:
-        """A key's file if it is there: a file of its own, no link to somewhere else."""
-        path = self.path(key)
-        own = path.parent.resolve() == self.root.resolve() / key[:2]
-        return path if own and path.is_file() and not path.is_symlink() else None
-
-    def size(self, key: str) -> int | None:
-        path = self.find(key)
-        return path.stat().st_size if path else None
-
-    def parts(self, key: str) -> Iterator[bytes]:
-        path = self.find(key)
-        if path is None:
-            raise FileNotFoundError(key)
-        return _read(path)
-
-    def remove(self, key: str) -> None:
-        path = self.path(key)
-        if path.parent.resolve() != (self.root.resolve() / key[:2]):
-            raise OSError("the file's folder leads out of the storage root")
-        path.unlink(missing_ok=True)
-
-    def remove_all(self, keys: Collection[str]) -> None:
-        for key in keys:
-            self.remove(key)
-
-    def set_aside(self, keys: Iterable[str]) -> str:
-        folder = self.root.with_name("lost-files")
-        folder.mkdir(exist_ok=True)
-        for key in keys:
-            self.path(key).replace(folder / key[3:])
-        return str(folder)
-
-    @contextmanager
-    def pinned(self) -> Iterator[None]:
-        self.root.mkdir(parents=True, exist_ok=True)
-        marker = self.root / f"{_PINNED}{uuid.uuid4()}"
-        marker.touch()
-        try:
-            yield
-        finally:
-            marker.unlink(missing_ok=True)
-
-    def is_pinned(self) -> bool:
-        return any(not _is_old(path) for path in self.root.glob(f"{_PINNED}*"))
-
-    def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
-        for pattern in (f"{_STAGED}*", f"{_PINNED}*"):
-            for path in filter(_is_old, self.root.glob(pattern)):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-        for folder in filter(_is_old, self._uploads.glob("*")):
-            if folder.name not in waiting:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def keys(self) -> set[str]:
-        return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}
-
-    @property
-    def _uploads(self) -> Path:
-        return self.root / ".uploads"
-
-    def _upload(self, upload_id: str) -> Path:
-        return self._uploads / checked_upload(upload_id)
-
-    def put_part(self, upload_id: str, offset: int, data: bytes) -> None:
-        written = self._written(self._upload(upload_id), [data])
-        written.replace(written.with_name(f"{offset:020}"))
-
-    def uploaded(self, upload_id: str) -> list[tuple[int, int]]:
-        return [(int(path.name), path.stat().st_size) for path in self._part_files(upload_id)]
-
-    def upload_parts(self, upload_id: str) -> Iterator[bytes]:
-        for path in self._part_files(upload_id):
-            yield from _read(path)
-
-    def _part_files(self, upload_id: str) -> list[Path]:
-        return sorted(path for path in self._upload(upload_id).glob("*") if path.name.isdigit())
-
-    def remove_upload(self, upload_id: str) -> None:
-        shutil.rmtree(self._upload(upload_id), ignore_errors=True)
+class Mismatch(Exception):
+    """The content of a stored file does not match its key; the message is a predicate."""
 
 
-def _read(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while part := file.read(PART):
-            yield part
-
-
-def _is_old(path: Path) -> bool:
+def copy_verified(files: Files, key: str, out: IO[bytes] | None = None) -> None:
+    """Read a stored file, into `out` if given; raise `Mismatch` unless its SHA-256 matches its key."""
+    digest, size = hashlib.sha256(), 0
     try:
-        return time.time() - path.stat().st_mtime > ABANDONED_SECONDS
-    except OSError:
-        return False
-
-
-@contextmanager
-def _disk_explained() -> Iterator[None]:
-    try:
-        yield
+        for part in files.parts(key):
+            digest.update(part)
+            size += len(part)
+            if out is not None:
+                out.write(part)
+    except FileNotFoundError:
+        raise Mismatch("is missing") from None
     except OSError as error:
-        known = disk_trouble(error)
-        if known is None:
-            raise
-        raise known from error
+        raise Mismatch(f"cannot be read ({error.strerror})") from None
+    if digest.hexdigest() != checked_key(key)[3:]:
+        raise Mismatch(f"is damaged: the SHA-256 of its {size} bytes is not its name")

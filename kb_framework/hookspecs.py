@@ -1,5 +1,7 @@
 """Every hook with its whole contract: start reading here.
 
+A plugin may bring hooks of its own (`kb_hookspecs`): those of the built-in plugins are in their `hookspecs.py`.
+
 Two kinds. A *registration* hook is asked once, at start, and returns frozen descriptions; names are unique across plugins
 and a clash is an error that names both. An *in-flight* hook is called while an operation runs.
 Implementations may leave out parameters they do not need.
@@ -7,34 +9,70 @@ Implementations may leave out parameters they do not need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
+
+from kb_framework import api
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework import api
-    from kb_framework.columns import Candidates
+    from kb_framework.pipelines.columns import Candidates
     from kb_framework.plugins import Plugins
     from kb_framework.settings import Settings
-    from kb_framework.store.store import Tx
+    from kb_framework.storage.store import Tx
 
 PROJECT = "kb_framework"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def registration(kind: type, noun: str = "") -> Callable[[F], F]:
+    """Mark a registration hook: its implementations return lists of `kind`, whose items are called `noun` in messages."""
+
+    def mark(function: F) -> F:
+        words = function.__name__.removeprefix("kb_").removesuffix("s").replace("_", " ")
+        function.registers = kind, noun or words  # type: ignore[attr-defined]
+        return hookspec(function)
+
+    return mark
+
+
 # Registration
 
 
-@hookspec
+@registration(api.Hookspecs, "module of hook specifications")
+def kb_hookspecs() -> Iterable[api.Hookspecs]:  # type: ignore[empty-body]
+    """Declare hooks that this plugin calls and others implement.
+
+    Called first at start. Return modules whose functions are marked with `hookspec`, or with `registration(kind)` where
+    implementations return descriptions; these are collected, checked and shown as those of the host. `plugins.registry(kind)`
+    gives them, `plugins.ask(hook, …)` calls a hook of the other sort. While a plugin from outside is switched off, nobody knows
+    its hooks: implement them with `@hookimpl(optionalhook=True)`. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_hookspecs():
+        return [api.Hookspecs("kb_weather.hookspecs")]
+    ```
+    """
+
+
+@registration(api.SettingsSection, "settings section")
 def kb_settings() -> Iterable[api.SettingsSection]:  # type: ignore[empty-body]
     """Declare the plugin's settings.
 
-    Called once at start. Return sections; each is a model whose fields are read as `KB_<SECTION>_<FIELD>`, from `.env` and
-    from the table `[section]` of the TOML file, and shown by `kb config`. An exception marks the plugin as failed.
+    Called once at start. Return sections; each is a model whose fields are read as `KB_<SECTION>_<FIELD>` from the environment,
+    and from the table `[section]` of the TOML file, and shown by `kb config`. Lists are comma-separated in a variable. Give
+    every field a default: one without, not set, marks the plugin as failed. An exception
+    does, too.
 
     ```python
     from kb_framework import api, hookimpl
@@ -46,7 +84,7 @@ def kb_settings() -> Iterable[api.SettingsSection]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.Migration)
 def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
     """Declare the steps that bring a database to this plugin's schema.
 
@@ -63,7 +101,25 @@ def kb_migrations() -> Iterable[api.Migration]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.Store)
+def kb_stores() -> Iterable[api.Store]:  # type: ignore[empty-body]
+    """Declare the kinds of databases that the plugin can open.
+
+    Called at start. Return stores; the one whose `scheme` is that of KB_DATABASE_URL is opened, `sqlite` where none is set.
+    The target, called as `target(location, settings)` with an `api.StoreLocation` and the plugin's settings, returns a
+    `kb_framework.storage.contract.Engine`. `kb_testing.stores.check_store` tests one. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_stores():
+        return [api.Store("balloon", "balloon", "kb_weather.balloon:BalloonEngine")]
+    ```
+    """
+
+
+@registration(api.Permission)
 def kb_permissions() -> Iterable[api.Permission]:  # type: ignore[empty-body]
     """Declare what a key may be allowed to do, beyond the permissions that are there.
 
@@ -80,7 +136,7 @@ def kb_permissions() -> Iterable[api.Permission]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.Service)
 def kb_services() -> Iterable[api.Service]:  # type: ignore[empty-body]
     """Declare classes that do the plugin's work, free of any web, command-line or MCP framework.
 
@@ -97,13 +153,39 @@ def kb_services() -> Iterable[api.Service]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.Operation)
+def kb_operations(plugins: Plugins) -> Iterable[api.Operation[Any, Any]]:  # type: ignore[empty-body]
+    """Declare operations: each is stated once and becomes a route, a client method, a command and a tool.
+
+    Called at start, after the filters and kinds of all plugins are known. Return operations. Two with one name, route,
+    command or tool are a clash. An exception marks the plugin as failed.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_operations():
+        return [
+            api.Operation(
+                "forecast",
+                "kb_weather.forecast:forecast",
+                "documents.read",
+                api.Http("GET", "/weather/forecast"),
+                help="Return the forecast.",
+                command=api.Command("forecast", group="Search"),
+                tool=api.Tool("kb_forecast", title="Forecast"),
+            )
+        ]
+    ```
+    """
+
+
+@registration(api.Routes, "routes")
 def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-body]
     """Declare HTTP routes, mounted under `/api/v1`.
 
     Called at start, after the filters and kinds of all plugins are known. Return handlers; a path that two plugins claim is
-    a clash. With `under`, the first words of all their paths, they are imported only where one of these is asked for. With
-    `direct`, routes that do nothing but ask a service, a command in the engine's own process asks it without HTTP. An
+    a clash. Operations make their own routes: write one by hand only for a page, an upload, or an answer that streams. An
     exception marks the plugin as failed.
 
     ```python
@@ -111,12 +193,12 @@ def kb_routes(plugins: Plugins) -> Iterable[api.Routes]:  # type: ignore[empty-b
 
     @hookimpl
     def kb_routes():
-        return [api.Routes("weather", "kb_weather.routes:handlers", under=("weather",))]
+        return [api.Routes("weather", "kb_weather.routes:handlers")]
     ```
     """
 
 
-@hookspec
+@registration(api.Command)
 def kb_commands(plugins: Plugins) -> Iterable[api.Command]:  # type: ignore[empty-body]
     """Declare commands of `kb`.
 
@@ -133,7 +215,7 @@ def kb_commands(plugins: Plugins) -> Iterable[api.Command]:  # type: ignore[empt
     """
 
 
-@hookspec
+@registration(api.Tool)
 def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body]
     """Declare MCP tools.
 
@@ -150,7 +232,7 @@ def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body
     """
 
 
-@hookspec
+@registration(api.ClientMethod)
 def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: ignore[empty-body]
     """Declare methods of the engine client, shared by commands, tools and scripts.
 
@@ -167,23 +249,7 @@ def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: 
     """
 
 
-@hookspec
-def kb_capabilities() -> Mapping[str, bool]:  # type: ignore[empty-body]
-    """Say what this engine can do, for `GET /api/v1/schema` and `kb schema`.
-
-    Called at start. Return names with True or False. An exception marks the plugin as failed.
-
-    ```python
-    from kb_framework import hookimpl
-
-    @hookimpl
-    def kb_capabilities():
-        return {"weather": True}
-    ```
-    """
-
-
-@hookspec
+@registration(api.SelectionFilter)
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
     """Declare filters on documents, or on chunks.
 
@@ -201,7 +267,7 @@ def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[emp
     """
 
 
-@hookspec
+@registration(api.MutationKind)
 def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-body]
     """Declare operations on a selection of documents, or with `over="chunks"` of chunks.
 
@@ -218,13 +284,13 @@ def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-bod
     """
 
 
-@hookspec
+@registration(api.Retriever)
 def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     """Declare ways of finding chunks.
 
-    Called at start. Return retrievers; each selects from what `kb_framework.store.chunks.allowed_chunks(query, tx)` selects, and
-    the host drops whatever else it gives. One that raises while searching is reported as degraded and the others answer. An
-    exception here marks the plugin as failed.
+    Called at start. Return retrievers; each selects from what `kb_framework.storage.chunks.allowed_chunks(query, tx)`
+    selects, and the host drops whatever else it gives. One that raises while searching, or returns anything but
+    candidates, is reported as degraded and the others answer. An exception here marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -236,14 +302,14 @@ def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.Reranker)
 def kb_rerankers() -> Iterable[api.Reranker]:  # type: ignore[empty-body]
     """Declare ways of ordering the best hits anew; `KB_SEARCH_RERANKER` chooses one by name.
 
     Called at start. Return rerankers; the chosen one is given the best hits of each search that fused several lists, and
     answers with the same hits in a better order. What it leaves out follows in the former order, what it adds is ignored. One
-    that raises while searching is reported as degraded and the order stays as it was. An exception here marks the plugin as
-    failed.
+    that raises while searching, or returns anything but hits, is reported as degraded and the order stays as it was. An
+    exception here marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -255,74 +321,7 @@ def kb_rerankers() -> Iterable[api.Reranker]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
-def kb_embedders() -> Iterable[api.Embedder]:  # type: ignore[empty-body]
-    """Declare embedding models; `KB_EMBEDDER` chooses one by name.
-
-    Called at start. Return embedders; the model is loaded when something is first embedded. An exception marks the
-    plugin as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_embedders():
-        return [api.Embedder("clouds", "kb_weather.embedder:Clouds")]
-    ```
-    """
-
-
-@hookspec
-def kb_extractors() -> Iterable[api.Extractor]:  # type: ignore[empty-body]
-    """Declare readers of file formats.
-
-    Called at start. Return extractors; the function turns bytes into text or raises `ExtractionFailed` with a reason
-    for the file's job. An exception here marks the plugin as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_extractors():
-        return [api.Extractor("grib", "kb_weather.grib:extract", media="application/x-grib", suffixes=(".grib",))]
-    ```
-    """
-
-
-@hookspec
-def kb_chunkers() -> Iterable[api.Chunker]:  # type: ignore[empty-body]
-    """Declare ways of cutting text into chunks; `KB_CHUNKER` chooses one by name.
-
-    Called at start. Return chunkers. An exception marks the plugin as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_chunkers():
-        return [api.Chunker("hourly", "kb_weather.chunker:hourly")]
-    ```
-    """
-
-
-@hookspec
-def kb_export_tables() -> Iterable[api.ExportTable]:  # type: ignore[empty-body]
-    """Declare tables that `kb export` writes and `kb import` reads back, beside documents and chunks.
-
-    Called at start. Return tables; columns that a plugin adds to `documents` and `chunks` are carried without asking. On import
-    a row whose key is there already is left as it is. An exception marks the plugin as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_export_tables():
-        return [api.ExportTable("readings", table="weather_readings", key="uuid")]
-    ```
-    """
-
-
-@hookspec
+@registration(api.WireObject)
 def kb_wire_objects() -> Iterable[api.WireObject]:  # type: ignore[empty-body]
     """Declare what the plugin sends under a name and a version of its own.
 
@@ -339,7 +338,7 @@ def kb_wire_objects() -> Iterable[api.WireObject]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
+@registration(api.ChunkColumn)
 def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
     """Declare columns that the plugin's migration added to `chunks`.
 
@@ -356,41 +355,64 @@ def kb_chunk_columns() -> Iterable[api.ChunkColumn]:  # type: ignore[empty-body]
     """
 
 
-@hookspec
-def kb_generators() -> Iterable[api.Generator]:  # type: ignore[empty-body]
-    """Declare models that turn an assembled context into an answer; `KB_KNOWLEDGE_GENERATOR` chooses one by name.
+@registration(api.FileStore)
+def kb_file_stores() -> Iterable[api.FileStore]:  # type: ignore[empty-body]
+    """Declare places for stored files; the scheme of `KB_FILES_URL` chooses one.
 
-    Called at start. Return generators; one is built when a question is first answered with it. An exception marks the plugin
-    as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_generators():
-        return [api.Generator("oracle", "kb_weather.oracle:Oracle")]
-    ```
-    """
-
-
-@hookspec
-def kb_research_sources() -> Iterable[api.ResearchSource]:  # type: ignore[empty-body]
-    """Declare places beyond the store that research searches.
-
-    Called at start. Return sources; one is built when research first searches, and asked with every search. One that raises
-    while searching is reported and the others answer. An exception here marks the plugin as failed.
+    Called at start. Return file stores. The target of the chosen one is called with the address and the data folder
+    when a knowledge base is opened, and returns an object with the methods of `kb_framework.files.Files`. Two stores
+    for one scheme are refused when an address has that scheme. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
 
     @hookimpl
-    def kb_research_sources():
-        return [api.ResearchSource("almanac", "kb_weather.almanac:Almanac")]
+    def kb_file_stores():
+        return [api.FileStore("balloon", "balloon", "kb_weather.balloon:BalloonFiles")]
     ```
     """
 
 
 # In flight
+
+
+@hookspec(firstresult=True)
+def kb_authenticate(credentials: api.Credentials, permissions: Sequence[api.Permission], tx: Tx) -> api.Actor | None:
+    """Recognise who sends a request.
+
+    Called for each HTTP request to a route that is not public, in a transaction that only reads; `permissions` are all
+    that plugins declare. The first plugin that answers decides, outside plugins before the built-in one, which
+    recognises keys; None passes on. Return an actor with a `user_id` of its own and with what it may do. Raise
+    `Unauthorized` to refuse the request. A request that nobody recognises is the local person's as long as no key was
+    made, and is refused after that. An exception other than a `KBError` is reported and refuses the request.
+
+    ```python
+    from kb_framework import api, hookimpl
+
+    @hookimpl
+    def kb_authenticate(credentials):
+        if credentials.key == "sunshine":
+            user = "5a2ff3a1-4b39-4c51-9b3c-7c1f7a0a3f10"
+            return api.Actor(user_id=user, permissions=frozenset({"engine.view", "documents.read"}))
+    ```
+    """
+
+
+@hookspec
+def kb_keys_used(times: Mapping[str, str], tx: Tx) -> None:
+    """Follow which keys are used.
+
+    Called after an answer was sent, at most once a minute for each key, in a write transaction. `times` has the last use
+    by the `key_id` of the actor. An exception rolls back and is logged.
+
+    ```python
+    from kb_framework import hookimpl
+
+    @hookimpl
+    def kb_keys_used(times):
+        print(", ".join(times))
+    ```
+    """
 
 
 @hookspec
@@ -403,7 +425,7 @@ def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.store.tables import documents
+    from kb_framework.storage.tables import documents
 
     @hookimpl
     def kb_narrow_selection(purpose):
@@ -414,16 +436,19 @@ def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str
 
 @hookspec
 def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # type: ignore[empty-body]
-    """Object to a mutation, or to single documents or chunks of it.
+    """Object to a mutation, or to single documents or chunks of it, or to a new document.
 
-    Called inside the write transaction, on the frozen plan, every guard every time. Return objections: one with a document's
+    Called inside the write transaction, on the frozen plan, every guard every time. For each new document, whatever it comes
+    from, `plan.kind` is "add" and its rows are in the transaction already; an objection refuses that document. Also called by
+    previews, in a transaction that only reads. Return objections: one with a document's
     id counts that document (where the kind acts on chunks: its chunks) as failed and lets the rest go through, one without an
-    id refuses the plan. `plan.documents` are the documents concerned whatever the kind acts on. An exception refuses the plan.
+    id refuses the plan. `plan.documents` are the documents concerned whatever the kind acts on. An exception refuses the plan;
+    so does an answer that is neither None nor objections, an empty text included.
 
     ```python
     import sqlalchemy as sa
     from kb_framework import api, hookimpl
-    from kb_framework.store.tables import documents
+    from kb_framework.storage.tables import documents
 
     @hookimpl
     def kb_guard_mutation(plan, tx):
@@ -494,7 +519,7 @@ def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: st
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.store.tables import documents
+    from kb_framework.storage.tables import documents
 
     @hookimpl
     def kb_narrow_retrieval(purpose):
@@ -504,60 +529,24 @@ def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: st
 
 
 @hookspec(firstresult=True)
-def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit] | None:
-    """Make one ranking of the retrievers' lists.
-
-    Called once per search with at least two lists. The first plugin that answers decides; None passes on. Return hits, best
-    first. An exception stops the search.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_fuse_hits(lists):
-        best = max(lists.values(), key=len)
-        return [api.Hit(c.chunk, c.score, {}, {}) for c in best]
-    ```
-    """
-
-
-@hookspec(firstresult=True)
-def kb_fuse_many(
+def kb_fuse_hits(
     queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx
 ) -> list[Sequence[api.Hit]] | None:
-    """Make a ranking for each of several searches at once.
+    """Make one ranking of each search's lists.
 
-    Called instead of `kb_fuse_hits`, for one search or for many, if the plugin that would be asked first for that has this hook
-    too. Each item of `lists` is what `kb_fuse_hits` is given, but by columns (`kb_framework.columns`), which numpy can compute
-    with. Return as many rankings as there are queries, each chunk once, the same that `kb_fuse_hits` returns; `Hits` are such
-    rankings by columns. After None each search is fused alone. An exception is reported, and each search is fused alone.
+    Called with one search or with several at once, each with at least two lists by columns
+    (`kb_framework.pipelines.columns`). The first plugin that answers decides; None passes on. Return as many rankings as there
+    are queries, best hit first, each chunk once; `Hits` are such rankings by columns. The host drops what a search may not
+    show, as it does with what retrievers return. An exception is reported, as is anything but rankings: each search is fused
+    alone then, and where that fails too, the next plugin is called and the answer's hint says so.
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.columns import Hits
+    from kb_framework.pipelines.columns import Hits
 
     @hookimpl
-    def kb_fuse_many(lists):
+    def kb_fuse_hits(lists):
         return [Hits.alone(*max(found.items(), key=lambda item: len(item[1]))) for found in lists]
-    ```
-    """
-
-
-@hookspec
-def kb_gate_hits(
-    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
-) -> Iterable[api.Rejection]:  # type: ignore[empty-body]
-    """Reject hits that are not relevant to the question, before a context is made of them.
-
-    Called once per context with the best hits, best first, every gate every time. Return rejections; what any gate rejects is
-    left out, and its reason is kept with the snapshot. An exception stops the assembly.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_gate_hits(hits):
-        return [api.Rejection(hit.chunk, "too short to say anything") for hit in hits if len(hit.content) < 10]
     ```
     """
 

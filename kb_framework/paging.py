@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import Field
 
-from kb_framework.validation import Model
+from kb_framework.validation import Model, Question
 
 
 class PageMeta(Model):
@@ -16,6 +17,25 @@ class PageMeta(Model):
     per_page: int
     total: int
     total_pages: int
+
+
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
+# A further field of a list: why it is empty.
+Hint = Annotated[str | None, Field(description="Why the list is empty: which filter value nothing has.", exclude_if=_is_absent)]
+
+
+class PageIn(Question):
+    """Which page of a list is wanted; the base of the inputs of lists."""
+
+    page: Annotated[int, Field(ge=1, le=2**31 - 1, description="Pages count from 1.")] = 1
+    per_page: Annotated[int, Field(ge=1, le=100, description="How many on a page, at most 100.")] = 20
+
+    @property
+    def wanted(self) -> Page:
+        return Page(self.page, self.per_page)
 
 
 class Page(NamedTuple):

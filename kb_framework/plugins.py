@@ -8,42 +8,52 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pluggy
 
 from kb_framework import api, hookspecs
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.errors import ConfigInvalid, KBError, MutationRefused, PluginFailed
+from kb_framework.errors import ConfigInvalid, KBError, MutationRefused, PluginFailed, WrongType
+from kb_framework.registry import HOST, Clash, Registry
+from kb_framework.targets import did_you_mean, missing_target, stamp, targets_of
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework.columns import Candidates
+    from kb_framework.pipelines.columns import Candidates
     from kb_framework.settings import Settings
-    from kb_framework.store.store import Tx
+    from kb_framework.storage.store import Tx
 
 log = logging.getLogger("kb.plugins")
 
 T = TypeVar("T")
-State = Literal["active", "disabled", "failed"]
-HOST = "host"
+# `absent`: only the running engine has it.
+State = Literal["active", "disabled", "failed", "absent"]
 HOST_DISTRIBUTION = "kb-framework"
+_MARK = f"{hookspecs.PROJECT}_impl"
+_SURFACES = ("kb_operations", "kb_routes", "kb_commands", "kb_tools", "kb_client_methods")
 
 
 HOST_COMMANDS = (
-    api.Command("serve", "kb_framework.commands:serve", "Serve the knowledge base over HTTP.", "Engine"),
-    api.Command("mcp", "kb_framework.commands:mcp", "Serve MCP tools over standard input and output.", "Engine"),
-    api.Command("doctor", "kb_framework.commands:doctor", "Check everything, and say what to do.", "Engine"),
-    api.Command("db partition", "kb_framework.commands:partition", "Divide large tables of PostgreSQL.", "Engine"),
-    api.Command("config", "kb_framework.commands:config", "Show every setting and where it came from.", "Engine"),
-    api.Command("schema", "kb_framework.commands:schema", "Show version, capabilities and schemas.", "Engine"),
-    api.Command("plugins", "kb_framework.commands:plugins", "List plugins and what they contribute.", "Engine"),
-    api.Command("plugins disable", "kb_framework.commands:disable", "Switch a plugin off.", "Engine"),
-    api.Command("plugins enable", "kb_framework.commands:enable", "Switch a plugin on again.", "Engine"),
+    api.Command("serve", "kb_framework.edges.cli.host_commands:serve", "Serve the knowledge base over HTTP.", "Engine"),
+    api.Command("mcp", "kb_framework.edges.cli.host_commands:mcp", "Serve MCP tools over standard input and output.", "Engine"),
+    api.Command("config", "kb_framework.edges.cli.host_commands:config", "Show every setting and where it came from.", "Engine"),
+    api.Command("config set", "kb_framework.edges.cli.host_commands:set_config", "Keep a setting in kb.toml.", "Engine"),
+    api.Command("config unset", "kb_framework.edges.cli.host_commands:unset_config", "Remove a setting from kb.toml.", "Engine"),
+    api.Command("schema", "kb_framework.edges.cli.host_commands:schema", "Show version, capabilities and schemas.", "Engine"),
+    api.Command("plugins", "kb_framework.edges.cli.host_commands:plugins", "List plugins and what they contribute.", "Engine"),
+    api.Command(
+        "plugins check", "kb_framework.edges.cli.host_commands:check", "Check everything that plugins declare.", "Engine"
+    ),
+    api.Command("plugins disable", "kb_framework.edges.cli.host_commands:disable", "Switch a plugin off.", "Engine"),
+    api.Command("plugins enable", "kb_framework.edges.cli.host_commands:enable", "Switch a plugin on again.", "Engine"),
 )
 
 
@@ -68,51 +78,12 @@ class PluginInfo:
     hooks: list[str] = field(default_factory=list)
     contributes: dict[str, list[str]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
-
-
-class Clash(PluginFailed):
-    """Two plugins contribute the same name."""
-
-    def __init__(self, message: str, first: str, second: str) -> None:
-        super().__init__(message)
-        self.first = first
-        self.second = second
-
-
-class Registry(Generic[T]):
-    """Contributions by name, each with the plugin that answers for it."""
-
-    def __init__(self, noun: str, kind: type[T]) -> None:
-        self.noun = noun
-        self.kind = kind
-        self._items: dict[str, tuple[str, T]] = {}
-
-    def add(self, plugin: str, name: str, item: T) -> None:
-        if not isinstance(item, self.kind):
-            raise PluginFailed(f"a {self.noun} must be a {self.kind.__name__}, not {item!r}")
-        if name in self._items:
-            first = self._items[name][0]
-            raise Clash(f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}", first, plugin)
-        self._items[name] = (plugin, item)
-
-    def clear(self) -> None:
-        self._items = {name: pair for name, pair in self._items.items() if pair[0] == HOST}
-
-    def plugin_of(self, name: str) -> str:
-        return self._items[name][0]
-
-    def names_of(self, plugin: str) -> list[str]:
-        return sorted(name for name, pair in self._items.items() if pair[0] == plugin)
-
-    def get(self, name: str) -> T | None:
-        pair = self._items.get(name)
-        return pair[1] if pair else None
-
-    def items(self) -> list[tuple[str, T]]:
-        return [(name, self._items[name][1]) for name in sorted(self._items)]
-
-    def __iter__(self) -> Iterator[T]:
-        return (self._items[name][1] for name in sorted(self._items))
+    # Milliseconds of the processor that importing its entry point took.
+    import_ms: int = 0
+    # What of it another plugin comes before.
+    shadowed: list[str] = field(default_factory=list)
+    # How the running engine's plugin differs from this one, if it does.
+    engine: str | None = None
 
 
 class _HostHooks:
@@ -128,60 +99,38 @@ class Plugins:
     """All plugins of this process. There is no global one: whoever opens a knowledge base makes it."""
 
     def __init__(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> None:
+        self._bootstrap = bootstrap
         self._trace = bootstrap.trace_hooks
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
-        self._manager.add_hookspecs(hookspecs)
         self._manager.register(_HostHooks(), HOST)
         self._modules: dict[str, Any] = {}
+        # The hooks that each plugin implements, with pluggy's options.
+        self._implemented: dict[str, dict[str, Any]] = {}
         self.infos: list[PluginInfo] = []
 
-        self.settings: Registry[api.SettingsSection] = Registry("settings section", api.SettingsSection)
-        self.migrations: Registry[api.Migration] = Registry("migration", api.Migration)
-        self.permissions: Registry[api.Permission] = Registry("permission", api.Permission)
-        self.services: Registry[api.Service] = Registry("service", api.Service)
-        self.filters: Registry[api.SelectionFilter] = Registry("selection filter", api.SelectionFilter)
-        self.kinds: Registry[api.MutationKind] = Registry("mutation kind", api.MutationKind)
-        self.retrievers: Registry[api.Retriever] = Registry("retriever", api.Retriever)
-        self.rerankers: Registry[api.Reranker] = Registry("reranker", api.Reranker)
-        self.embedders: Registry[api.Embedder] = Registry("embedder", api.Embedder)
-        self.extractors: Registry[api.Extractor] = Registry("extractor", api.Extractor)
-        self.chunkers: Registry[api.Chunker] = Registry("chunker", api.Chunker)
-        self.export_tables: Registry[api.ExportTable] = Registry("export table", api.ExportTable)
-        self.chunk_columns: Registry[api.ChunkColumn] = Registry("chunk column", api.ChunkColumn)
-        self.generators: Registry[api.Generator] = Registry("generator", api.Generator)
-        self.research_sources: Registry[api.ResearchSource] = Registry("research source", api.ResearchSource)
-        self.wire_objects: Registry[api.WireObject] = Registry("wire object", api.WireObject)
-        self.capabilities: Registry[bool] = Registry("capability", bool)
-        self.routes: Registry[api.Routes] = Registry("routes", api.Routes)
-        self.commands: Registry[api.Command] = Registry("command", api.Command)
-        self.tools: Registry[api.Tool] = Registry("tool", api.Tool)
-        self.client_methods: Registry[api.ClientMethod] = Registry("client method", api.ClientMethod)
-        self._parts: dict[str, Registry[Any]] = {
-            "kb_settings": self.settings,
-            "kb_migrations": self.migrations,
-            "kb_permissions": self.permissions,
-            "kb_services": self.services,
-            "kb_selection_filters": self.filters,
-            "kb_mutation_kinds": self.kinds,
-            "kb_retrievers": self.retrievers,
-            "kb_rerankers": self.rerankers,
-            "kb_embedders": self.embedders,
-            "kb_extractors": self.extractors,
-            "kb_chunkers": self.chunkers,
-            "kb_export_tables": self.export_tables,
-            "kb_chunk_columns": self.chunk_columns,
-            "kb_generators": self.generators,
-            "kb_research_sources": self.research_sources,
-            "kb_wire_objects": self.wire_objects,
-            "kb_capabilities": self.capabilities,
-        }
-        # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
-        self._surfaces: dict[str, Registry[Any]] = {
-            "kb_routes": self.routes,
-            "kb_commands": self.commands,
-            "kb_tools": self.tools,
-            "kb_client_methods": self.client_methods,
-        }
+        self._registries: dict[str, Registry[Any]] = {}
+        self._specs: set[str] = set()
+        self._bring(hookspecs)
+        self.settings = self.registry(api.SettingsSection)
+        self.stores = self.registry(api.Store)
+        self.migrations = self.registry(api.Migration)
+        self.permissions = self.registry(api.Permission)
+        self.services = self.registry(api.Service)
+        self.filters = self.registry(api.SelectionFilter)
+        self.kinds = self.registry(api.MutationKind)
+        self.retrievers = self.registry(api.Retriever)
+        self.rerankers = self.registry(api.Reranker)
+        self.chunk_columns = self.registry(api.ChunkColumn)
+        self.wire_objects = self.registry(api.WireObject)
+        self.file_stores = self.registry(api.FileStore)
+        self.operations = self.registry(api.Operation)
+        self.routes = self.registry(api.Routes)
+        self.commands = self.registry(api.Command)
+        self.tools = self.registry(api.Tool)
+        self.client_methods = self.registry(api.ClientMethod)
+
+        self.operation_of_command: dict[str, api.Operation[Any, Any]] = {}
+        self.operation_of_tool: dict[str, api.Operation[Any, Any]] = {}
 
         for command in HOST_COMMANDS:
             self.commands.add(HOST, command.name, command)
@@ -195,50 +144,119 @@ class Plugins:
     # Loading
 
     def _load(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint]) -> None:
+        """Import the plugins; then learn all hooks that they bring; then check and register what they implement."""
+        idle: list[importlib.metadata.EntryPoint] = []
         for info, entry_point in _in_order(entry_points):
             self.infos.append(info)
             if {info.name, f"{info.distribution}:{info.name}"} & bootstrap.disabled_plugins:
                 info.state = "disabled"
+                idle += [entry_point] if info.distribution == HOST_DISTRIBUTION else []
                 continue
-            first = next(
-                (other for other in self.infos[:-1] if other.name == info.name and other.state == "active"),
-                None,
-            )
-            try:
-                if first:
-                    raise PluginFailed(
-                        f"the plugin name {info.name!r} is used by both {first.distribution} and {info.distribution}; "
-                        f"disable one of them: kb plugins disable {info.distribution}:{info.name}"
-                    )
-                module = entry_point.load()
-                info.hooks = self._hooks_of(module)
-                self._manager.register(module, info.name)
-                self._modules[info.name] = module
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-                self._mark_failed(info, error)
+            self._attempt(info, self._import, entry_point)
+        for info in self._active():
+            self._attempt(info, self._bring_specs)
+        if any(self._unknown_hooks(info.name) for info in self._active()):
+            # They may be hooks of a plugin that is switched off.
+            for entry_point in idle:
+                for module in _specs_of(entry_point.load()):
+                    self._bring(module)
+        for info in self._active():
+            self._attempt(info, self._register_module)
 
-    def _hooks_of(self, module: Any) -> list[str]:
-        names = [name for name in dir(module) if self._manager.parse_hookimpl_opts(module, name) is not None]
-        for name in names:
-            if not hasattr(hookspecs, name):
-                raise PluginFailed(f"there is no hook named {name!r}")
-        return names
+    def _attempt(self, info: PluginInfo, step: Callable[..., None], *arguments: Any) -> None:
+        try:
+            step(info, *arguments)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+            self._mark_failed(info, error)
+            self._modules.pop(info.name, None) if self._has_own_name(info) else None
+
+    def _has_own_name(self, info: PluginInfo) -> bool:
+        return not any(other.name == info.name and other.state == "active" for other in self.infos)
+
+    def _import(self, info: PluginInfo, entry_point: importlib.metadata.EntryPoint) -> None:
+        first = next((other for other in self._active() if other.name == info.name and other is not info), None)
+        if first:
+            raise PluginFailed(
+                f"the plugin name {info.name!r} is used by both {first.distribution} and {info.distribution}; "
+                f"disable one of them: kb plugins disable {info.distribution}:{info.name}"
+            )
+        started = time.thread_time()
+        self._modules[info.name] = entry_point.load()
+        info.import_ms = round((time.thread_time() - started) * 1000)
+        self._implemented[info.name] = self._hooks_in(self._modules[info.name])
+
+    def _bring_specs(self, info: PluginInfo) -> None:
+        for module in _specs_of(self._modules[info.name]):
+            self._bring(module)
+
+    def _bring(self, module: ModuleType) -> None:
+        """Add the hooks that a module specifies, with a registry for each that registers."""
+        named = [name for name in vars(module) if name.startswith("kb_")]
+        own = [name for name in named if self._manager.parse_hookspec_opts(module, name) is not None]
+        if known := self._specs.intersection(own):
+            raise PluginFailed(f"{module.__name__} specifies {min(known)}, which is a hook already")
+        self._manager.add_hookspecs(module)
+        self._specs.update(own)
+        for name in own:
+            if registers := getattr(vars(module)[name], "registers", None):
+                kind, noun = registers
+                self._registries[name] = Registry(noun, kind)
+
+    def _hooks_in(self, module: Any) -> dict[str, Any]:
+        """Return the hooks that a module implements, with pluggy's options of each."""
+        # Pluggy looks at one name at a time and long; most names of a module have no mark of ours.
+        marked = (name for name, value in sorted(vars(module).items()) if isinstance(getattr(value, _MARK, None), dict))
+        options = ((name, self._manager.parse_hookimpl_opts(module, name)) for name in marked)
+        return {name: given for name, given in options if given is not None}
+
+    def _unknown_hooks(self, plugin: str) -> list[str]:
+        found = self._implemented[plugin].items()
+        return [name for name, options in found if name not in self._specs and not options["optionalhook"]]
+
+    def _register_module(self, info: PluginInfo) -> None:
+        module = self._modules[info.name]
+        for name in self._unknown_hooks(info.name):
+            raise PluginFailed(f"there is no hook named {name!r}" + did_you_mean(name, sorted(self._specs)))
+        implemented = self._implemented[info.name]
+        _check_marks(module, set(implemented), self._specs)
+        if not implemented:
+            raise PluginFailed("it has no hooks: mark the functions of its entry point with @hookimpl")
+        info.hooks = [name for name in implemented if name in self._specs]
+        self._manager.register(module, info.name)
+
+    @property
+    def hook_names(self) -> list[str]:
+        """The hooks of the host and those that plugins bring."""
+        return sorted(self._specs)
+
+    def registry(self, kind: type[T]) -> Registry[T]:
+        """Return the contributions of a kind; none where nobody specifies their hook."""
+        found = (registry for registry in self._registries.values() if registry.kind is kind)
+        return next(found, None) or Registry(kind.__name__.lower(), kind)
 
     def _register(self) -> None:
         """Ask every active plugin for its contributions; whenever one fails, all over again without it.
 
         Nothing of a failed plugin may live on in what others derived from it.
         """
-        registries = (*self._parts.values(), *self._surfaces.values())
+        parts = {hook: registry for hook, registry in self._registries.items() if hook not in _SURFACES}
+        # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
+        surfaces = {hook: self._registries[hook] for hook in _SURFACES}
+        every = {**parts, **surfaces}
         while True:
-            for registry in registries:
+            for registry in every.values():
                 registry.clear()
-            failed = next((name for info in self._active() if (name := self._collect(info, self._parts))), None)
-            failed = failed or next((name for info in self._active() if (name := self._collect(info, self._surfaces))), None)
+            self.operation_of_command.clear()
+            self.operation_of_tool.clear()
+            failed = next((name for info in self._active() if (name := self._collect(info, parts))), None)
+            failed = failed or next((name for info in self._active() if (name := self._collect(info, surfaces))), None)
+            failed = failed or next((info.name for info in self._active() if self._lacks_target(info)), None)
+            failed = failed or self._tied()
             if failed is None:
                 break
+        shadowed = [registry.shadowed() for registry in every.values()]
         for info in self._active():
-            every = {**self._parts, **self._surfaces}
+            info.shadowed = [sentence for of_kind in shadowed for sentence in of_kind.get(info.name, [])]
             info.contributes = {
                 hook.removeprefix("kb_"): names for hook, registry in every.items() if (names := registry.names_of(info.name))
             }
@@ -249,16 +267,55 @@ class Plugins:
             if hook not in info.hooks:
                 continue
             try:
-                answer = self._call(info.name, hook, plugins=self)
-                items = answer.items() if isinstance(answer, Mapping) else [(item.name, item) for item in answer or ()]
-                for name, item in items:
+                for name, item in registry.named(hook, self._call(info.name, hook, plugins=self)):
                     owner = getattr(item, "contributed_by", "") or info.name
                     # Migration names need only be unique within their plugin.
                     registry.add(owner, f"{info.name}:{name}" if hook == "kb_migrations" else name, item)
+                    if isinstance(item, api.Operation):
+                        self._add_surfaces(owner, item)
             except Clash as clash:
                 return self._switch_off(self._later(clash.first, clash.second), clash)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
                 return self._switch_off(info.name, error)
+        return None
+
+    def has_method(self, name: str) -> bool:
+        """Return whether the engine client has this method."""
+        return self.operations.get(name) is not None or self.client_methods.get(name) is not None
+
+    def _add_surfaces(self, owner: str, operation: api.Operation[Any, Any]) -> None:
+        """Register the command and the tool that an operation names."""
+        if operation.command:
+            command = operation.command
+            self.commands.add(owner, command.name, command._replace(help=command.help or operation.help))
+            self.operation_of_command[command.name] = operation
+        if operation.tool:
+            self.tools.add(owner, operation.tool.name, operation.tool._replace(permission=operation.permission))
+            self.operation_of_tool[operation.tool.name] = operation
+
+    def _lacks_target(self, info: PluginInfo) -> bool:
+        """Fail a plugin whose targets cannot be found, so that its state is the same for every command and server.
+
+        The targets of the plugins that ship with the host are there: tests resolve them all.
+        """
+        if info.distribution == HOST_DISTRIBUTION:
+            return False
+        for registry in self.registries:
+            for name in registry.names_of(info.name):
+                item = registry.get(name)
+                if getattr(item, "contributed_by", ""):
+                    continue
+                for target in targets_of(item):
+                    if problem := missing_target(target):
+                        self._switch_off(info.name, PluginFailed(f"{registry.noun} {name!r}: {problem}"))
+                        return True
+        return False
+
+    def _tied(self) -> str | None:
+        """Fail the later of two plugins whose contributions claim one thing with the same precedence."""
+        for registry in self._registries.values():
+            if clash := registry.tied():
+                return self._switch_off(self._later(clash.first, clash.second), clash)
         return None
 
     def _later(self, first: str, second: str) -> str:
@@ -300,6 +357,47 @@ class Plugins:
         self._register()
         self._check_required()
 
+    def disabled_owner(self, command: str) -> str | None:
+        """The disabled plugin that a command is of, by its first word. Of those from outside only the name is known."""
+        off = [info for info in self.infos if info.state == "disabled"]
+        shipped = {info.name for info in off if info.distribution == HOST_DISTRIBUTION}
+        if shipped:
+            whole = self._with_all_shipped(shipped)
+            owners = {whole.commands.plugin_of(item.name) for item in whole.commands if item.name.split()[0] == command}
+            if owners & shipped:
+                return min(owners & shipped)
+        return next((info.name for info in off if info.name == command), None)
+
+    def sections_of(self, plugin: str) -> list[api.SettingsSection]:
+        """Return the settings sections of a plugin, in the order in which it declares them."""
+        return [item for item in self.settings.as_declared() if self.settings.plugin_of(item.name) == plugin]
+
+    def idle_sections(self) -> list[api.SettingsSection]:
+        """Return the sections of disabled plugins that ship with the host. Disabled plugins from outside are not imported."""
+        off = {info.name for info in self.infos if info.state == "disabled" and info.distribution == HOST_DISTRIBUTION}
+        if not off:
+            return []
+        whole = self._with_all_shipped(off)
+        return [section for name in sorted(off) for section in whole.sections_of(name)]
+
+    def _with_all_shipped(self, off: set[str]) -> Plugins:
+        """Return the plugins as they would be with those that ship with the host switched on."""
+        left = self._bootstrap.disabled_plugins - off - {f"{HOST_DISTRIBUTION}:{name}" for name in off}
+        return Plugins(replace(self._bootstrap, disabled_plugins=left, required_plugins=frozenset()))
+
+    def module(self, plugin: str) -> Any:
+        """The module of an active plugin."""
+        return self._modules[plugin]
+
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """What an engine with these plugins can do."""
+        return dict.fromkeys(sorted(name for service in self.services for name in service.capabilities), True)
+
+    @property
+    def registries(self) -> list[Registry[Any]]:
+        return list(self._registries.values())
+
     def handle(self, info: PluginInfo) -> str:
         """How to name a plugin to `kb plugins disable`, also where two have the same name."""
         alone = sum(other.name == info.name for other in self.infos) == 1
@@ -311,6 +409,16 @@ class Plugins:
     @property
     def failed(self) -> list[PluginInfo]:
         return [info for info in self.infos if info.state == "failed"]
+
+    @property
+    def prints(self) -> dict[str, str]:
+        """What tells the plugins of two processes apart: state, version and, of outside ones, a stamp of the source."""
+        return {self.handle(info): " ".join([info.state, info.version, *self._stamp(info)]) for info in self.infos}
+
+    def _stamp(self, info: PluginInfo) -> list[str]:
+        # Those that ship with the host change with its version.
+        module = self._modules.get(info.name) if info.distribution != HOST_DISTRIBUTION else None
+        return [stamp(module)] if module is not None else []
 
     def require_all_loaded(self) -> None:
         """A plugin that failed to load might be the one that guards these documents."""
@@ -343,18 +451,26 @@ class Plugins:
         sentence = f"plugin {plugin!r} raised in {hook}: {type(error).__name__}: {error}"
         log.error("%s", sentence, exc_info=error)
         info = next(info for info in self.infos if info.name == plugin)
-        info.errors = [*info.errors[-9:], sentence]
+        # A lost connection to the database is not the plugin's fault.
+        if not getattr(error, "connection_invalidated", False):
+            info.errors = [*info.errors[-9:], sentence]
         reason = error.message if isinstance(error, KBError) else type(error).__name__
+        if isinstance(error, WrongType):
+            reason = str(error)
         return PluginFailed(f"plugin {plugin!r} failed in {hook}: {reason}", hint=self._help_with(info), plugin=plugin)
 
     def _help_with(self, info: PluginInfo) -> str:
         return f"kb plugins and the log tell more; fix it, or switch it off: kb plugins disable {self.handle(info)}"
 
     def _conditions(self, hook: str, **arguments: Any) -> list[ColumnElement[bool]]:
+        from sqlalchemy import ColumnElement
+
         conditions = []
         for plugin in self._each(hook):
             try:
                 condition = self._call(plugin, hook, **arguments)
+                if condition is not None and not isinstance(condition, ColumnElement):
+                    raise WrongType(f"expected a condition (a SQL expression) or None, not {type(condition).__name__}")
             except Exception as error:
                 raise self.report(plugin, hook, error) from error
             if condition is not None:
@@ -366,6 +482,46 @@ class Plugins:
 
     def narrow_retrieval(self, query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx) -> list[ColumnElement[bool]]:
         return self._conditions("kb_narrow_retrieval", query=query, actor=actor, purpose=purpose, tx=tx)
+
+    def authenticate(self, credentials: api.Credentials, tx: Tx) -> api.Actor | None:
+        """Return the actor of the first plugin that recognises a request, outside plugins first."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        permissions = list(self.permissions)
+        for implementation in reversed(self._manager.hook.kb_authenticate.get_hookimpls()):
+            plugin = implementation.plugin_name
+            given = {"credentials": credentials, "permissions": permissions, "tx": tx}
+            try:
+                actor = self._call(plugin, "kb_authenticate", **given)
+                if actor is not None and not isinstance(actor, api.Actor):
+                    raise WrongType(f"expected Actor or None, not {type(actor).__name__}")
+            except (KBError, SQLAlchemyError):
+                # A refusal, or the database, whose errors the store translates.
+                raise
+            except Exception as error:
+                raise self.report(plugin, "kb_authenticate", error) from error
+            if actor is not None:
+                return actor
+        return None
+
+    @property
+    def notes_uses(self) -> bool:
+        return bool(self._each("kb_keys_used"))
+
+    def keys_used(self, times: Mapping[str, str], tx: Tx) -> None:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        for plugin in self._each("kb_keys_used"):
+            try:
+                self._call(plugin, "kb_keys_used", times=times, tx=tx)
+            except (KBError, SQLAlchemyError):
+                raise
+            except Exception as error:
+                raise self.report(plugin, "kb_keys_used", error) from error
+
+    @property
+    def has_guards(self) -> bool:
+        return bool(self._each("kb_guard_mutation"))
 
     def guard_mutation(self, plan: api.Plan, tx: Tx) -> list[api.Objection]:
         objections: list[api.Objection] = []
@@ -411,57 +567,110 @@ class Plugins:
         narrowings = self._manager.hook.kb_narrow_retrieval.get_hookimpls()
         return any("query" in implementation.argnames for implementation in narrowings)
 
-    def fuse_hits(self, query: api.RetrievalQuery, lists: Mapping[str, Iterable[api.Candidate]], tx: Tx) -> list[api.Hit]:
+    def fuse_hits(
+        self,
+        queries: Sequence[api.RetrievalQuery],
+        lists: Sequence[Mapping[str, Candidates]],
+        tx: Tx,
+        degraded: Sequence[dict[str, str]],
+    ) -> list[Sequence[api.Hit] | PluginFailed]:
+        """Return the ranking of each search, by the first plugin that gives one; failures on the way go to `degraded`."""
+        made: dict[int, Sequence[api.Hit]] = {}
+        failed: dict[int, PluginFailed] = {}
         for plugin in self._fusers():
-            try:
-                given = {name: list(found) for name, found in lists.items()}
-                hits = self._call(plugin, "kb_fuse_hits", query=query, lists=given, tx=tx)
-            except Exception as error:
-                raise self.report(plugin, "kb_fuse_hits", error) from error
-            if hits is not None:
-                return hits
-        raise PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+            left = [number for number in range(len(queries)) if number not in made]
+            if not left:
+                break
+            for number, hits in zip(left, self._fuse(plugin, left, queries, lists, tx), strict=True):
+                if isinstance(hits, Exception):
+                    failed[number] = self.report(plugin, "kb_fuse_hits", hits)
+                    degraded[number][f"fusion by {plugin}"] = failed[number].message
+                elif hits is not None:
+                    made[number] = hits
+        return [made[n] if n in made else failed.get(n) or _nobody_fuses(lists[n]) for n in range(len(queries))]
 
-    def fuse_many(
-        self, queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx
-    ) -> list[Sequence[api.Hit]] | None:
-        """A ranking for each query, if the plugin that is asked first can do it for all at once; else None."""
-        first = next(iter(self._fusers()), None)
-        if first is None or first not in self._each("kb_fuse_many"):
-            return None
+    def _fuse(
+        self,
+        plugin: str,
+        part: Sequence[int],
+        queries: Sequence[api.RetrievalQuery],
+        lists: Sequence[Mapping[str, Candidates]],
+        tx: Tx,
+    ) -> Sequence[Sequence[api.Hit] | Exception | None]:
+        """Return a plugin's rankings of some searches: of all at once, or one by one where one of them makes it fail."""
+        from kb_framework.pipelines.columns import checked_hits
+
+        # A plugin may change what it is given.
+        given = [{name: found.copy() for name, found in lists[number].items()} for number in part]
         try:
-            made = self._call(first, "kb_fuse_many", queries=queries, lists=lists, tx=tx)
-        except Exception as error:  # noqa: BLE001 - one of them may be the reason, so each is asked for alone
-            self.report(first, "kb_fuse_many", error)
-            return None
-        return made if made is not None and len(made) == len(queries) else None
+            answer = self._call(plugin, "kb_fuse_hits", queries=[queries[number] for number in part], lists=given, tx=tx)
+            if answer is None:
+                return [None] * len(part)
+            if not isinstance(answer, list | tuple):
+                raise WrongType(f"expected a list of rankings, not {type(answer).__name__}")
+            if len(answer) != len(part):
+                raise WrongType(f"expected {len(part)} rankings, not {len(answer)}")
+            return [checked_hits(hits) for hits in answer]
+        except Exception as error:  # noqa: BLE001 - another plugin may fuse them
+            if len(part) == 1:
+                return [error]
+            return [hits for number in part for hits in self._fuse(plugin, [number], queries, lists, tx)]
 
     def _fusers(self) -> Iterator[str]:
         # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
         for implementation in reversed(self._manager.hook.kb_fuse_hits.get_hookimpls()):
             yield implementation.plugin_name
 
-    def gate_hits(
-        self, query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
-    ) -> dict[int, str]:
-        """Why hits are rejected, by number; where several gates reject one, what the first of them says."""
-        reasons: dict[int, str] = {}
-        for plugin in self._each("kb_gate_hits"):
+    def ask(self, hook: str, checked: Callable[[Any], T], **arguments: Any) -> Iterator[T]:
+        """Call a hook that a plugin brings, plugin by plugin. `checked` turns an answer into what is yielded, or raises."""
+        for plugin in self._each(hook):
             try:
-                arguments = {"query": query, "hits": hits, "services": services, "tx": tx}
-                for rejection in self._call(plugin, "kb_gate_hits", **arguments) or ():
-                    reasons.setdefault(rejection.chunk, rejection.reason)
+                answer = checked(self._call(plugin, hook, **arguments))
             except Exception as error:
-                raise self.report(plugin, "kb_gate_hits", error) from error
-        return reasons
+                raise self.report(plugin, hook, error) from error
+            yield answer
 
 
 def _objections(answer: Any) -> list[api.Objection]:
-    items = [] if answer is None else [answer] if isinstance(answer, api.Objection) else list(answer)
+    if answer is None:
+        return []
+    if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
+        raise WrongType(f"expected a list of Objection, not {type(answer).__name__}")
+    items = [answer] if isinstance(answer, api.Objection) else list(answer)
     for item in items:
         if not isinstance(item, api.Objection):
-            raise TypeError(f"a guard answers with objections, not {item!r}")
+            raise WrongType(f"expected Objection, not {type(item).__name__}")
+        for name, value, kind in (
+            ("reason", item.reason, str),
+            ("document_id", item.document_id, int),
+            ("chunk_id", item.chunk_id, str),
+        ):
+            if type(value) is not kind and (value is not None or name == "reason"):
+                raise WrongType(f"Objection({name}=…) must be of type {kind.__name__}, not {type(value).__name__}")
     return items
+
+
+def _nobody_fuses(lists: Mapping[str, Candidates]) -> PluginFailed:
+    return PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+
+
+def _specs_of(module: Any) -> list[ModuleType]:
+    """Import the modules of hook specifications that a plugin names."""
+    answer = module.kb_hookspecs() if hasattr(module, "kb_hookspecs") else []
+    registry = Registry("module of hook specifications", api.Hookspecs)
+    return [import_module(item.module) for _, item in registry.named("kb_hookspecs", answer)]
+
+
+def _check_marks(module: Any, marked: set[str], hooks: set[str]) -> None:
+    """Refuse a hook that pluggy would pass over without a word: nobody would notice that a guard is not there."""
+    own = getattr(module, "__name__", None)
+    for name, value in vars(module).items():
+        if name in hooks and name not in marked and callable(value):
+            foreign = next((mark for mark in getattr(value, "__dict__", ()) if mark.endswith("_impl")), None)
+            marker = f"it is marked by HookimplMarker({foreign.removesuffix('_impl')!r})" if foreign else "it is not marked"
+            raise PluginFailed(f"{name} is no hook: {marker}; use @hookimpl (from kb_framework import hookimpl)")
+        if isinstance(value, type) and value.__module__ == own and (inside := hooks & vars(value).keys()):
+            raise PluginFailed(f"{min(inside)} is inside the class {name}: hooks are functions of the module")
 
 
 def _found() -> Iterable[importlib.metadata.EntryPoint]:

@@ -7,12 +7,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from sqlalchemy import exc
+
 from kb_framework.errors import KBError
-from kb_framework.settings import HostSettings
-from kb_framework.store.store import Store
+from kb_framework.storage.store import Store
 
 if TYPE_CHECKING:
-    from kb_framework.store.backend import Keeper
+    from kb_framework.storage.contract import IndexBuilder
 
 log = logging.getLogger("kb.upkeep")
 
@@ -22,14 +23,15 @@ _LOOK_SHARE = 2
 _AGAIN_SECONDS = 5.0
 # How long a process that wants to end goes on, as a share of the time since it began to write.
 _PATIENCE = 0.2
+# Seconds that a command waits at its end for a side index that earlier commands left to be built.
+_LONGEST_BUILD = 30.0
 # Sentences that are kept for whoever asks what was done.
 _REMEMBERED = 100
 
 
 class Upkeep:
-    def __init__(self, store: Store, host_settings: HostSettings) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._settings = host_settings
         self._written = 0
         self._begun: float | None = None
         self._thread: threading.Thread | None = None
@@ -38,10 +40,10 @@ class Upkeep:
         self._idle = threading.Event()
         self._lock = threading.Lock()
         self._told: list[str] = []
-        store.backend.on_written = self._on_written
+        store.engine.on_written = self._on_written
 
-    def keeper(self) -> Keeper:
-        return self._store.backend.keeper(self._store, self._settings)
+    def builder(self) -> IndexBuilder:
+        return self._store.engine.index_builder(self._store)
 
     def start(self) -> None:
         """Look now, and whenever enough has been written."""
@@ -55,7 +57,7 @@ class Upkeep:
 
     def _on_written(self, count: int) -> None:
         self._written += count
-        if self._written * _LOOK_SHARE >= min(self._settings.side_index_tail_rows, self._settings.side_index_min_chunks):
+        if self._written * _LOOK_SHARE >= self._store.engine.builds_after:
             self._written = 0
             self.start()
 
@@ -67,7 +69,7 @@ class Upkeep:
             if self._ended.is_set():
                 return
             try:
-                done = self.keeper().run(self._ended.is_set)
+                done = self.builder().run(self._ended.is_set)
                 for sentence in done:
                     log.info("%s", sentence)
                 with self._lock:
@@ -81,6 +83,12 @@ class Upkeep:
                 if not self._look.is_set():
                     self._idle.set()
 
+    def _is_missing(self) -> bool:
+        try:
+            return bool(self.builder().missing())
+        except (KBError, exc.DatabaseError):
+            return False
+
     def is_idle(self, seconds: float) -> bool:
         """Whether all is done that was due when it was last told to look; waits so long for it."""
         return self._idle.wait(seconds)
@@ -92,7 +100,11 @@ class Upkeep:
         return told
 
     def close(self) -> None:
-        """End; whoever has been writing for long waits a while for what is under way."""
+        """End; after writing for long, wait a while for what is under way."""
+        if self._thread is None and self._written and self._is_missing():
+            # Earlier processes wrote enough for a side index, but were interrupted before they built it.
+            self.start()
+            self._idle.wait(_LONGEST_BUILD)
         if self._thread is None or self._begun is None:
             return
         self._idle.wait(_PATIENCE * (time.monotonic() - self._begun))

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from kb_framework.app import KB, open_kb
+from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.client import AsgiTransport, Engine, Reply
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
 from kb_framework.plugins import Plugins
-from kb_framework.testing import StoreOf
-from kb_framework.web import create_app
+from kb_framework.remote import Reply
+from kb_testing.fixtures import StoreOf
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -61,7 +63,7 @@ class Base:
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         if method == "GET":
             # An answer that is streamed is only sent to who listens.
-            with self.network.stream(method, path, {**fields, **(headers or {})}, ()) as reply:
+            with self.network.exchange(method, path, {**fields, **(headers or {})}, ()) as reply:
                 return Reply(reply.status, reply.headers, b"".join(reply.parts))
         return self.network.send(method, path, {**fields, **(headers or {})}, data)
 

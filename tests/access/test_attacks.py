@@ -18,14 +18,14 @@ from urllib.parse import quote, urlsplit
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from kb_access.keys import make_key
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from kb_framework.access import make_key
 from kb_framework.client import Engine
+from kb_framework.edges.http.login_throttle import Failures
 from kb_framework.errors import TooManyRequests
-from kb_framework.limits import Failures
-from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
+from kb_testing.fixtures import RunningServer, StoreOf, start_server, stop_server
 
 CLIENTS = 200
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -70,6 +70,16 @@ LEAKS = re.compile(
 )
 
 
+def without(shown: str, *sent: str) -> str:
+    """An answer without the texts that were sent, which a message may repeat, whole or cut off."""
+    for text in sent:
+        for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+            shown = shown.replace(form, "")
+            for end in range(len(form) - 1, 9, -1):
+                shown = shown.replace(form[:end] + "…", "")
+    return shown
+
+
 @pytest.fixture(scope="module")
 def engine(shared: Any) -> Engine:
     engine = shared.engine(shared.key("admin"))
@@ -100,7 +110,7 @@ def test_no_path_leads_out_of_the_data_folder(shared: Any, engine: Engine, key: 
         target = re.sub(r"\{[^}]*\}", quote(place, safe="%"), operation.path)
         reply = shared.ask(key, operation.method, target, b"" if operation.method != "GET" else None, OCTETS)
         shown = "" if reply.body[:2] == b"PK" else reply.body[:2000].decode("utf-8", "replace")
-        assert not LEAKS.search(shown), (target, shown)
+        assert not LEAKS.search(without(shown, quote(place, safe="%"), place)), (target, shown)
         assert reply.status < 500
 
     added = engine.add_file(place, b"# Named badly\n\n" + place.encode(), path=place, source=place)
@@ -168,7 +178,7 @@ def test_text_is_never_code(shared: Any, engine: Engine, key: str, text: str) ->
         tried += 1
         assert reply.status < 500, (str(operation), name, reply.body)
         if reply.status >= 400:
-            assert not LEAKS.search(reply.body.decode().replace(text, "").replace(json.dumps(text)[1:-1], "")), reply.body
+            assert not LEAKS.search(without(reply.body.decode(), text)), reply.body
     for operation in shared.operations():
         for parameter in operation.described.get("parameters", []):
             if parameter["in"] == "query" and operation.method == "GET":
@@ -218,17 +228,16 @@ def test_a_neighbourhood_of_version_6_counts_as_one_and_memory_is_bounded() -> N
     assert len(failures._counted) == 10_000
 
 
-def test_wrong_keys_are_refused_with_429_before_they_are_looked_up(base: Any) -> None:
+def test_wrong_keys_are_limited_and_never_lock_out_a_right_one(base: Any) -> None:
     good = base.key("viewer")
     limit = base.kb.settings.host.unauthorized_per_minute
     for _ in range(limit):
         assert base.ask(make_key().text, "GET", "/api/v1/documents").status == 401
 
-    asked: list[str] = []
-    base.kb.access.actor = lambda key: asked.append(key)
-    refused = base.ask(good, "GET", "/api/v1/documents")
+    refused = base.ask(make_key().text, "GET", "/api/v1/documents")
 
-    assert (refused.status, asked) == (429, [])
+    assert base.ask(good, "GET", "/api/v1/documents").status == 200
+    assert refused.status == 429
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert json.loads(refused.body)["error"] == "rate_limited"
     # The owner of the folder, and what needs no key, go on.
@@ -257,7 +266,14 @@ def serving(home: Path, **settings: str) -> Iterator[tuple[RunningServer, str]]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
     home = tmp_path_factory.mktemp("served") / "kb-home"
-    with serving(home, KB_BODY_TIMEOUT="1", KB_UNAUTHORIZED_PER_MINUTE="10000", **kb_store_of()) as server:
+    with serving(home, KB_UNAUTHORIZED_PER_MINUTE="10000", **kb_store_of()) as server:
+        yield server
+
+
+@pytest.fixture
+def impatient(tmp_path: Path, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
+    """A server that waits a second for more of a body."""
+    with serving(tmp_path / "impatient", KB_BODY_TIMEOUT="1", **kb_store_of()) as server:
         yield server
 
 
@@ -276,7 +292,7 @@ def many(call: Callable[[int], int]) -> list[int]:
 
 def raw(url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     try:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
@@ -318,10 +334,10 @@ def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(served: tuple[R
     assert count() - before == statuses.count(201) > 0
 
 
-def test_a_body_that_never_comes_is_given_up(served: tuple[RunningServer, str]) -> None:
-    server, key = served
+def test_a_body_that_never_comes_is_given_up(impatient: tuple[RunningServer, str]) -> None:
+    server, key = impatient
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30) as connection:
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=600) as connection:
         head = f"POST /api/v1/notes HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {key}\r\n"
         connection.sendall(f'{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"text"'.encode())
         answer = ""
@@ -332,7 +348,7 @@ def test_a_body_that_never_comes_is_given_up(served: tuple[RunningServer, str]) 
     assert "request_timeout" in answer
 
 
-def answer_to(url: str, head: str, seconds: float = 30) -> str:
+def answer_to(url: str, head: str, seconds: float = 600) -> str:
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=seconds) as connection:
         connection.sendall(head.replace("HOST", parts.netloc).encode())
@@ -382,7 +398,6 @@ def statuses_of(operation: Any) -> set[int]:
     @settings(
         max_examples=3,
         derandomize=True,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -397,6 +412,7 @@ def statuses_of(operation: Any) -> set[int]:
     return found
 
 
+@pytest.mark.above_the_store("refused before the store is asked")
 def test_generated_requests_without_a_key_are_refused_as_documented(served: tuple[RunningServer, str]) -> None:
     load_all_checks()
     schema = schemathesis.openapi.from_url(f"{served[0].url}/schema/openapi.json")

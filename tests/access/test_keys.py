@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from kb_access import authentication
+from kb_access import keys as key_format
+from kb_access.keys import make_key, parse_key
+from kb_access.tables import api_keys
 
-from kb_framework import access
-from kb_framework.access import make_key, parse_key
 from kb_framework.client import connect
 from kb_framework.errors import EngineError
-from kb_framework.store.tables import api_keys, now
-from kb_framework.testing import Run, start_server, stop_server
+from kb_framework.storage.tables import now
+from kb_testing.fixtures import Run, start_server, stop_server
 
 NOTES = "/api/v1/notes"
 DOCUMENTS = "/api/v1/documents"
@@ -70,11 +72,11 @@ def test_the_hash_is_compared_in_constant_time_also_when_the_key_is_unknown(base
         compared.append((len(one), len(other)))
         return real(one, other)
 
-    monkeypatch.setattr(access.hmac, "compare_digest", watched)
+    monkeypatch.setattr(authentication.hmac, "compare_digest", watched)
     # The beginning of a real key, with another secret; and a key that nobody has.
     forged = make_key().text
     near = key[:13] + forged[13:45]
-    near += access._checksum(near[3:])
+    near += key_format._checksum(near[3:])
 
     assert base.ask(near, "GET", DOCUMENTS).status == 401
     assert base.ask(forged, "GET", DOCUMENTS).status == 401
@@ -178,7 +180,7 @@ def test_an_editor_adds_and_changes_but_does_not_delete_also_not_in_bulk(base: A
     for engine, call in (
         (editor, lambda engine: engine.bulk_delete(document_ids=ids[:1])),
         (editor, lambda engine: engine.delete_document(ids[0])),
-        (editor, lambda engine: engine.forget_sources(["/a.md"])),
+        (editor, lambda engine: engine.forget_sources("/", [{"source": "/a.md"}])),
         (viewer, lambda engine: engine.bulk_tags(document_ids=ids[:1], add=["z"])),
         (viewer, lambda engine: engine.add_note("no")),
         (editor, lambda engine: engine.create_key("eve", "admin")),
@@ -198,7 +200,7 @@ def test_the_pipeline_asks_for_the_operations_permission_whatever_route_led_ther
 
     from kb_framework.api import Actor
     from kb_framework.errors import Forbidden
-    from kb_framework.store.tables import documents
+    from kb_framework.storage.tables import documents
 
     actor = Actor(permissions=frozenset({"documents.read", "documents.write"}), key_id="x")
     with pytest.raises(Forbidden):
@@ -290,7 +292,7 @@ def test_nobody_hands_out_what_they_do_not_have(base: Any) -> None:
     clerk = base.engine(base.key("clerk"))
 
     assert clerk.create_key("new", "clerk")["role"] == "clerk"
-    assert clerk.create_key("new", "viewer", permissions=["documents.read"])["role"] == "viewer"
+    assert clerk.create_key("another", "viewer", permissions=["documents.read"])["role"] == "viewer"
     admin_key = base.owner.post("/keys", {"user": "boss", "role": "admin"})["id"]
     for call in (
         lambda: clerk.create_key("eve", "admin"),
@@ -304,6 +306,41 @@ def test_nobody_hands_out_what_they_do_not_have(base: Any) -> None:
             call()
         assert caught.value.http_status == 403
     assert [item["name"] for item in base.owner.get("/organizations")["data"]] == ["default"]
+
+
+def test_a_key_in_another_users_name_needs_a_permission_of_its_own_and_the_record_names_its_maker(base: Any) -> None:
+    base.owner.put("/roles/clerk", {"permissions": ["access.manage", "documents.read"]})
+    clerk, ann = base.key("clerk", user="clerk"), base.owner.post("/keys", {"user": "ann", "role": "clerk"})
+    boss = base.key("admin", user="boss")
+
+    def make(key: str, user: str) -> int:
+        return base.ask(key, "POST", "/api/v1/keys", {"user": user, "role": "clerk"}).status
+
+    assert (make(clerk, "clerk"), make(clerk, "somebody new")) == (201, 201)
+    assert make(clerk, "ann") == 403
+    refused = base.ask(clerk, "POST", f"/api/v1/keys/{ann['id']}/rotate")
+    assert (refused.status, json.loads(refused.body)["permission"]) == (403, "access.other_users")
+
+    assert make(boss, "ann") == 201
+    event = base.engine(boss).get("/audit")["data"][0]
+    assert (event["action"], event["details"]["user"]) == ("key.created", "ann")
+    assert event["user_id"] == base.engine(boss).get("/whoami")["user_id"]
+
+
+def test_a_snapshots_answer_is_given_by_its_own_user_or_by_an_editor(base: Any) -> None:
+    base.owner.add_note("The harbour is 9 metres deep.")
+    ann, eve, editor = base.key("viewer", user="ann"), base.key("viewer", user="eve"), base.key("editor")
+
+    def snapshot() -> str:
+        return base.engine(ann).post("/knowledge/context", {"query": "how deep is the harbour"})["snapshot_id"]
+
+    def answer(key: str, snapshot_id: str) -> int:
+        body = {"text": "Nine metres.", "model": "a model"}
+        return base.ask(key, "PUT", f"/api/v1/knowledge/snapshots/{snapshot_id}/answer", body).status
+
+    first, second = snapshot(), snapshot()
+    assert answer(eve, first) == 403
+    assert (answer(ann, first), answer(editor, second)) == (200, 200)
 
 
 def test_an_admin_of_another_organization_does_not_run_the_engine(base: Any) -> None:
@@ -465,7 +502,9 @@ def test_it_listens_beyond_loopback_only_with_keys(kb_home: Path, kb_run: Run) -
         stop_server(server)
 
 
-def test_without_the_access_plugin_keys_are_still_asked_for(kb_home: Path, kb_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_access_plugin_everything_is_refused_once_there_are_keys(
+    kb_home: Path, kb_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = json.loads(kb_run("keys", "create", "--user", "a", "--role", "viewer", "--json").stdout)["key"]
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "access")
     server = start_server()
@@ -473,7 +512,9 @@ def test_without_the_access_plugin_keys_are_still_asked_for(kb_home: Path, kb_ru
         with server.engine as anyone, pytest.raises(EngineError) as caught:
             anyone.get("/documents")
         assert caught.value.http_status == 401
-        assert json.loads(kb_run("list", "--json", KB_ENGINE_URL=server.url, KB_API_KEY=key).stdout)["data"] == []
-        assert kb_run("note", "no", KB_ENGINE_URL=server.url, KB_API_KEY=key).returncode == 1
+        for command in (["list"], ["note", "no"]):
+            refused = kb_run(*command, KB_ENGINE_URL=server.url, KB_API_KEY=key)
+            assert refused.returncode == 1
+            assert "no active plugin recognises this key" in refused.stderr
     finally:
         stop_server(server)

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
+from kb_testing.fixtures import RunningServer, StoreOf, start_server, stop_server
 
 Mode = Literal["auto", "legacy"]
 MODES: list[Mode] = ["auto", "legacy"]
@@ -30,16 +30,16 @@ class Served:
     def talk(self, who: str, conversation: Callable[[Client], Awaitable[Any]], mode: Mode = "auto") -> Any:
         async def run() -> Any:
             shown = {"Authorization": f"Bearer {self.keys[who]}"}
-            async with httpx2.AsyncClient(headers=shown, timeout=60) as connection:
+            async with httpx2.AsyncClient(headers=shown, timeout=600) as connection:
                 transport = streamable_http_client(f"{self.server.url}/mcp", http_client=connection)
-                async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
+                async with Client(transport, mode=mode, read_timeout_seconds=600) as client:
                     return await conversation(client)
 
         return asyncio.run(run())
 
     def post(self, body: dict[str, Any], **headers: str) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(self.server.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
         usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         try:
             connection.request("POST", "/mcp", body=json.dumps(body), headers={**usual, **headers})

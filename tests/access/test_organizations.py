@@ -103,7 +103,9 @@ class Organization:
                 if "organization_id" in columns:
                     query = sa.text(f"SELECT * FROM {table} WHERE organization_id = :mine").bindparams(mine=mine)
                     rows = [dict(row) for row in tx.rows(query)]
-                    found[table] = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]
+                    kept = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]
+                    # PostgreSQL gives rows in no order.
+                    found[table] = sorted(kept, key=repr)
         return found
 
 

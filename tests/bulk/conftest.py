@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from kb_framework.app import KB, open_kb
-from kb_framework.client import AsgiTransport, Engine
-from kb_framework.web import create_app
+from kb_framework.asgi import AsgiTransport
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
+from kb_testing.fixtures import kb_line
 
 _SYNTHETIC = Path(__file__).parents[2] / "benchmarks" / "synthetic.py"
 
@@ -64,7 +66,7 @@ class Opened:
                 "documents": read("SELECT id, updated_at FROM documents ORDER BY id").fetchall(),
                 "tags": read("SELECT document_id, tag FROM document_tags ORDER BY 1, 2").fetchall(),
                 "chunks": read("SELECT count(*), sum(seq) FROM chunks").fetchall(),
-                "text": tx.backend.count_text(tx.connection, tx.organization_id),
+                "text": tx.text.maintenance.count(),
                 "files": sorted(self.kb.files.keys()),
                 "waiting": read("SELECT key FROM file_removals ORDER BY key").fetchall(),
             }
@@ -107,9 +109,10 @@ def in_terminal(kb_home: Path) -> Callable[..., tuple[int, str]]:
 
     def run(*arguments: str, answer: str, before_answering: Callable[[], Any] = lambda: None) -> tuple[int, str]:
         controlling, terminal = pty.openpty()
-        command = [sys.executable, "-m", "kb_framework", *arguments]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=terminal, stdout=pipe, stderr=pipe, text=True, bufsize=0, env=dict(os.environ))
+        process = subprocess.Popen(
+            kb_line(*arguments), stdin=terminal, stdout=pipe, stderr=pipe, text=True, bufsize=0, env=dict(os.environ)
+        )
         said = ""
         try:
             with process:
@@ -119,7 +122,7 @@ def in_terminal(kb_home: Path) -> Callable[..., tuple[int, str]]:
                 before_answering()
                 os.write(controlling, answer.encode())
                 said += process.stderr.read()
-                return process.wait(timeout=60), said
+                return process.wait(), said
         finally:
             os.close(terminal)
             os.close(controlling)

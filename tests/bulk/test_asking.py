@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import mcp_types as types
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
-from kb_framework.mcp_server import bind_tools
+from kb_framework.edges.mcp.server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.testing import RunningServer
+from kb_testing.fixtures import RunningServer, kb_mcp
 
 Mode = Literal["auto", "legacy"]
 Action = Literal["accept", "decline", "cancel"]
@@ -51,7 +49,7 @@ class Person:
 
 def call(where: Any, mode: Mode, person: Person | None, tool: str, **arguments: Any) -> Any:
     async def run() -> Any:
-        async with Client(where, mode=mode, elicitation_callback=person, read_timeout_seconds=60) as client:
+        async with Client(where, mode=mode, elicitation_callback=person, read_timeout_seconds=600) as client:
             return await client.call_tool(tool, arguments)
 
     result = asyncio.run(run())
@@ -66,7 +64,7 @@ def served(request: pytest.FixtureRequest, kb_home: object) -> Iterator[tuple[An
         server: RunningServer = request.getfixturevalue("kb_server")
         where: Any = f"{server.url}/mcp"
     else:
-        where = StdioServerParameters(command=sys.executable, args=["-m", "kb_framework", "mcp"], env=dict(os.environ))
+        where = kb_mcp()
     with connect() as engine:
         for number in range(4):
             engine.add_note(f"note {number}", tags=["old"] if number else [])
@@ -155,7 +153,7 @@ def test_b11_an_answer_to_a_question_that_was_never_asked_is_refused(kb_server: 
         engine.post("/notes", {"text": "note"})
 
         async def run() -> Any:
-            async with Client(f"{kb_server.url}/mcp", read_timeout_seconds=60) as client:
+            async with Client(f"{kb_server.url}/mcp", read_timeout_seconds=600) as client:
                 return await client.session.call_tool(
                     "kb_bulk_delete",
                     {"from_id": 1},

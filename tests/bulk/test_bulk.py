@@ -1,8 +1,8 @@
 """B1–B8 and B11–B12 of the contract, rule by rule, over the engine client (the HTTP contract) and the command line.
 
 Elsewhere: the scenarios of the requirements in test_scenarios.py, plans (B10) in test_plans.py, questions over MCP (B11) in
-test_asking.py, the pipeline itself (B3, B5, B6) in tests/host/test_mutation.py, faults and kills in test_faults.py and
-test_kill.py, the old database (B13) in tests/host/test_store.py, another plugin's filter in tests/hooks/test_legalhold.py.
+test_asking.py, the pipeline itself (B3, B5, B6) in tests/host/test_mutation.py, faults in test_faults.py, kills in
+tests/soak, the old database (B13) in tests/host/test_store.py, another plugin's filter in tests/hooks/test_legalhold.py.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kb_framework.api import LOCAL_USER
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
+from kb_framework.edges.mcp.server import bind_tools
 from kb_framework.errors import EngineError
-from kb_framework.mcp_server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.store.tables import documents, organizations
-from kb_framework.testing import Install, Run, RunningServer
+from kb_framework.storage.tables import documents, organizations
+from kb_testing.fixtures import Install, Run, RunningServer
 
 
 def notes(engine: Engine, count: int, **fields: Any) -> list[int]:
@@ -147,6 +147,7 @@ def test_b4_no_match_is_done_and_has_a_job(kb_engine: Engine) -> None:
 
     result = kb_engine.bulk_tags(tags=["nobody"], add=["x"])
 
+    assert result.pop("hint") == "no document has tag 'nobody'"
     assert result == {"job_id": result["job_id"], "status": "done", "matched": 0, "succeeded": 0, "failed": 0, "errors": []}
     assert kb_engine.get_job(result["job_id"])["status"] == "done"
 
@@ -210,7 +211,8 @@ def test_b5_a_job_is_shown_with_its_filter_and_its_errors(kb_run: Run, kb_engine
 
 
 def stored(home: Path) -> list[Path]:
-    return [path for path in (home / "files").rglob("*") if path.is_file()]
+    """Every file in the folder of files, except the locks of running processes."""
+    return [path for path in (home / "files").rglob("*") if path.is_file() and not path.name.startswith(".process-")]
 
 
 def test_b7_a_delete_takes_everything_that_was_derived(kb_engine: Engine, kb_home: Path) -> None:
@@ -225,8 +227,8 @@ def test_b7_a_delete_takes_everything_that_was_derived(kb_engine: Engine, kb_hom
             read = tx.connection.exec_driver_sql
             counts = [read(f"SELECT count(*) FROM {table}").scalar() for table in ("documents", "chunks", "document_tags")]
             assert counts == [1, 1, 0]
-            assert kb.store.backend.count_text(tx.connection, tx.organization_id) == 1
-            assert kb.store.backend.count_vectors(tx.connection, "chunks_vec_1") == 1
+            assert tx.text.maintenance.count() == 1
+            assert tx.vector_index("chunks_vec_1").maintenance.count() == 1
             assert read("SELECT count(*) FROM file_removals").scalar() == 0
     finally:
         kb.close()
@@ -367,7 +369,7 @@ def test_b12_each_command_says_in_its_words_what_it_will_do(kb_run: Run, command
     done = kb_run(*command, *flags, "-y", "-f")
 
     assert asked.returncode == 2
-    assert f"This will {verb} 1 documents matching: tags=[draft,old] type=note ids=[1,2] from-id=1 to-id=9\n" in asked.stderr
+    assert f"This will {verb} 1 document matching: tags=[draft,old] type=note ids=[1,2] from-id=1 to-id=9\n" in asked.stderr
     assert "--yes" in asked.stderr
     assert done.returncode == 0
 
@@ -379,7 +381,7 @@ def test_b12_force_does_not_imply_yes(kb_run: Run) -> None:
     refused = kb_run("bulk-remove", "--from-id", "1", "--yes")
 
     assert (asked.returncode, refused.returncode) == (2, 1)
-    assert "This will delete 1 documents" in asked.stderr
+    assert "This will delete 1 document" in asked.stderr
     assert "safety threshold" in refused.stderr
 
 
@@ -396,7 +398,8 @@ def test_b12_the_default_is_no(kb_server: RunningServer, in_terminal: Callable[.
 
     code, said = in_terminal("bulk-remove", "--tags", "one", answer=answer)
 
-    assert said.startswith("This will delete 1 documents matching: tags=[one]\nProceed? [y/N] ")
+    told = "  1  one\n  (1 of 2 documents, 50.0%)\nThis will delete 1 document matching: tags=[one]\nProceed? [y/N] "
+    assert said.startswith(told)
     assert (code, kb_server.engine.get("/documents")["meta"]["total"]) == (0 if left == 1 else 1, left)
 
 
@@ -419,13 +422,13 @@ def test_another_plugins_filter_is_part_of_the_announcement_and_of_the_plan(kb_r
     plan = kb_engine.bulk_preview("tags", on_hold=False, add=["x"])["plan"]
     job = kb_engine.get_job(kb_engine.bulk_tags(plan=plan)["job_id"])
 
-    assert "This will change the tags of 1 documents matching: on-hold=True\n" in asked.stderr
+    assert "This will change the tags of 1 document matching: on-hold=True\n" in asked.stderr
     assert json.loads(job["filename"]) == {"on_hold": False}
 
 
 RENAME = """
 from kb_framework import api, hookimpl
-from kb_framework.store.documents import touch
+from kb_framework.storage.documents import touch
 from kb_framework.validation import Body
 
 
@@ -471,6 +474,56 @@ def test_a_third_partys_kind_gets_a_command_and_a_tool(renamer: None, kb_run: Ru
     done = kb_run("bulk-rename", "--ids", "1", "--title", "New", "--yes")
     tool = bind_tools(Plugins(read_bootstrap()), "curate")["kb_bulk_rename"].description
 
-    assert "This will rename 1 documents matching: ids=[1]\n" in asked.stderr
+    assert "This will rename 1 document matching: ids=[1]\n" in asked.stderr
     assert done.returncode == 0
     assert {"title", "tags", "force", "on_hold"} <= set(tool.input_schema["properties"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bulk-remove",),
+        ("bulk-tag", "--add", "x"),
+        ("bulk-set-tags", "--set", "[]"),
+        ("chunks", "bulk-deactivate"),
+    ],
+    ids=" ".join,
+)
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(arguments: tuple[str, ...], kb_run: Run) -> None:
+    for title in ("First", "Second"):
+        assert kb_run("note", title, "--tags", "draft").returncode == 0
+    before = kb_run("list", "--json").stdout
+
+    told = kb_run(*arguments, "--tags", "draft", "--dry-run")
+    as_json = json.loads(kb_run(*arguments, "--tags", "draft", "--dry-run", "--json").stdout)
+
+    assert told.returncode == 0, told.stderr
+    assert all(word in told.stdout for word in ("First", "Second", "(2 of 2 ", "100.0%", "This would ", "--force is needed"))
+    assert (as_json["matched"], [item["title"] for item in as_json["sample"]]) == (2, ["First", "Second"])
+    assert kb_run("list", "--json").stdout == before
+
+
+def test_a_refusal_names_the_flag_and_not_the_field_of_a_request(kb_run: Run) -> None:
+    assert kb_run("note", "one", "--tags", "draft").returncode == 0
+
+    done = kb_run("bulk-remove", "--tags", "draft", "--yes")
+
+    assert done.returncode == 1
+    assert "--force" in done.stderr
+    assert "force: true" not in done.stderr
+
+
+def test_an_empty_list_in_brackets_clears_the_tags(kb_run: Run) -> None:
+    assert kb_run("note", "one", "--tags", "a,b").returncode == 0
+
+    done = kb_run("bulk-set-tags", "--ids", "1", "--set", "[]", "--yes", "--force")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(kb_run("show", "1", "--json").stdout)["tags"] == []
+
+
+def test_a_missing_field_of_the_operation_is_named_by_its_flag(kb_run: Run) -> None:
+    done = kb_run("bulk-set-tags", "--ids", "1", "--yes")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("kb: --set is required: ")

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine, connect
+from kb_framework.edges.mcp.server import bind_tools
 from kb_framework.errors import EngineError
-from kb_framework.mcp_server import bind_tools
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run
 
 # Writes a note into the metadata of chunks, and cannot do it to those that say "stubborn".
 MARKER = """
 import sqlalchemy as sa
 
 from kb_framework import api, hookimpl
-from kb_framework.store.tables import chunks
+from kb_framework.storage.tables import chunks
 from kb_framework.validation import Body
 
 calls = []
@@ -204,9 +204,11 @@ def test_a_guard_may_object_to_one_chunk_whatever_the_kind_acts_on(kb_plugin: In
         "precious",
         "import sqlalchemy as sa\n"
         "from kb_framework import api, hookimpl\n"
-        "from kb_framework.store.tables import chunks\n"
+        "from kb_framework.storage.tables import chunks\n"
         "@hookimpl\n"
         "def kb_guard_mutation(plan, tx):\n"
+        "    if plan.kind == 'add':\n"
+        "        return []\n"
         "    precious = sa.select(chunks.c.id).where(chunks.c.content.contains('precious'))\n"
         "    return [api.Objection('precious', chunk_id=found) for found in tx.connection.scalars(precious)]\n",
     )
@@ -275,8 +277,8 @@ def test_the_command_over_chunks_previews_in_words(kb_run: Run, marker: Any) -> 
     nothing = kb_run("bulk-mark", "--says", "pear", "--mark", "x", "--yes")
 
     assert asked.returncode == 2
-    assert "This will mark 1 chunks matching: says=apple" in asked.stderr
-    assert (done.returncode, done.stdout) == (0, "1 of 1 chunks done, 0 failed (job 3)\n")
+    assert "This will mark 1 chunk matching: says=apple" in asked.stderr
+    assert (done.returncode, done.stdout) == (0, "1 of 1 chunk done, 0 failed (job 3)\n")
     assert nothing.stdout == "no chunks match: says=pear\n"
 
 

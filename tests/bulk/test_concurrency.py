@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.client import Engine, HttpTransport
+from kb_framework.client import Engine
 from kb_framework.plugins import Plugins
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.remote import HttpTransport
+from kb_testing.fixtures import RunningServer, kb_line, start_server, stop_server
 
 
 @pytest.fixture
@@ -105,14 +106,14 @@ def test_two_processes_on_one_folder_take_turns(filled, kb_home) -> None:
     ]
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "kb_framework", *command, "--yes", "--force", "--json"],
+            kb_line(*command, "--yes", "--force", "--json"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
         )
         for command in commands
     ]
-    answers = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    answers = [json.loads(process.communicate()[0]) for process in running]
 
     assert [process.returncode for process in running] == [0, 0]
     assert sum(answer["succeeded"] for answer in answers) == 600
@@ -125,8 +126,9 @@ ADDER = """
 import sys
 
 from kb_framework.app import open_kb
-from kb_framework.client import AsgiTransport, Engine
-from kb_framework.web import create_app
+from kb_framework.asgi import AsgiTransport
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
 
 kb = open_kb()
 engine = Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)

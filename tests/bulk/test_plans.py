@@ -19,8 +19,8 @@ from kb_framework.api import Actor
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.mutation import fingerprint
-from kb_framework.testing import RunningServer
+from kb_framework.pipelines.mutation import fingerprint
+from kb_testing.fixtures import RunningServer
 
 
 def notes(engine: Engine, count: int, **fields: Any) -> list[int]:
@@ -283,8 +283,8 @@ def test_b10_a_plan_is_for_its_caller(kb_home: Path, other: Actor) -> None:
         kind = kb.mutation.kind("delete")
         body = body_model(kb.plugins, kind).model_validate({"plan": token})
         with pytest.raises(InvalidInput, match="somebody else"):
-            kb.services["bulk"].run("delete", body, other)
-        assert kb.services["bulk"].run("delete", body, Actor()).succeeded == 1
+            kb.services["bulk"].run(kind, body, other)
+        assert kb.services["bulk"].run(kind, body, Actor()).succeeded == 1
     finally:
         kb.close()
 

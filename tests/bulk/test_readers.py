@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from kb_framework.client import Engine, HttpTransport
-from kb_framework.testing import start_server, stop_server
+from kb_framework.client import Engine
+from kb_framework.remote import HttpTransport
+from kb_testing.fixtures import start_server, stop_server
 
 pytestmark = pytest.mark.skipif("KB_SOAK_KILLS" not in os.environ, reason="measures time: tox -e soak runs it")
 
 # Prints how long each request took, until its input ends.
 READER = """
 import sys, threading, time
-from kb_framework.client import Engine, HttpTransport
+from kb_framework.client import Engine
+from kb_framework.remote import HttpTransport
 
 engine, ended = Engine(HttpTransport(sys.argv[1])), threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set())).start()
@@ -50,7 +52,7 @@ def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thous
     filled(10_000, 10)
     here = opened()
     # Else the server would begin with building it.
-    here.kb.upkeep.keeper().run(patience=60)
+    here.kb.upkeep.builder().run(patience=60)
     here.close()
     server = start_server()
     try:

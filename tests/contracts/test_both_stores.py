@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.testing_postgres import postgres_folder
+from kb_testing.postgres import postgres_folder
 
 TESTS = Path(__file__).parents[1]
 
@@ -19,7 +19,7 @@ def test_on_postgresql_runs_what_uses_a_database_and_is_not_above_the_store(stor
     files = ["host/test_text.py", "host/test_settings.py", "host/test_system.py", "fleet/test_outage.py"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--store", store]
 
-    done = subprocess.run([*command, *(str(TESTS / name) for name in files)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, *(str(TESTS / name) for name in files)], capture_output=True, text=True, timeout=600)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert [name in done.stdout for name in files] == ([True] * 4 if store == "sqlite" else [False, False, True, True])
@@ -28,7 +28,7 @@ def test_on_postgresql_runs_what_uses_a_database_and_is_not_above_the_store(stor
 def test_files_that_use_no_database_are_no_failure_on_postgresql() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--store", "postgres"]
 
-    done = subprocess.run([*command, str(TESTS / "host/test_text.py")], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, str(TESTS / "host/test_text.py")], capture_output=True, text=True, timeout=600)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" not in done.stdout

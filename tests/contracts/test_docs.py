@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import re
 import shlex
 import subprocess
@@ -14,16 +13,14 @@ from types import ModuleType
 
 import pytest
 
-from kb_framework import hookspecs
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import connect
 from kb_framework.plugins import Plugins
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-HOOKS = [name for name in vars(hookspecs) if name.startswith("kb_")]
 # They serve until they are stopped.
 ENDLESS = {"serve", "mcp", "watch"}
 
@@ -78,20 +75,14 @@ def home_with_notes(kb_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_hook_reference_is_what_the_hookspecs_say() -> None:
-    made = module_at(DOCS / "make_hooks.py").render(inspect.getsource(hookspecs))
+    made = module_at(DOCS / "make_hooks.py").render()
     assert text_of(DOCS / "hooks.md") == made, "run: python docs/make_hooks.py"
 
 
-def test_every_hook_has_a_section_in_the_reference() -> None:
-    assert re.findall(r"^## (kb_\w+)$", text_of(DOCS / "hooks.md"), re.MULTILINE) == HOOKS
+def test_every_hook_has_a_section_in_the_reference(kb_home: Path) -> None:
+    found = re.findall(r"^## (kb_\w+)$", text_of(DOCS / "hooks.md"), re.MULTILINE)
 
-
-@pytest.mark.parametrize("hook", HOOKS)
-def test_the_example_of_every_hook_is_a_plugin_that_loads(hook: str, kb_home: Path, kb_plugin: Install) -> None:
-    section = text_of(DOCS / "hooks.md").split(f"\n## {hook}\n")[1].split("\n## ")[0]
-    kb_plugin("weather", blocks(section, "python")[0], module=f"example_of_{hook}")
-    info = next(info for info in Plugins(read_bootstrap()).infos if info.name == "weather")
-    assert (info.state, info.reason, info.hooks) == ("active", None, [hook])
+    assert sorted(found) == Plugins(read_bootstrap()).hook_names
 
 
 def test_the_settings_page_lists_every_setting_with_its_default(kb_home: Path) -> None:
@@ -141,7 +132,7 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     pytest_run = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "tests"]
-    tested = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=120)
+    tested = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=600)
     assert tested.returncode == 0, tested.stdout + tested.stderr
     run_lines(guide, kb_run)
 

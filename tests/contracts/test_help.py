@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.cli import build_app
-from kb_framework.console import STDIN
+from kb_framework.edges.cli.app import build_app
+from kb_framework.edges.cli.console import STDIN
 from kb_framework.plugins import Plugins
 
 COMMANDS = [command.name for command in Plugins(read_bootstrap()).commands]
@@ -41,5 +41,36 @@ def test_paragraphs_of_help_fit_the_terminal_and_not_the_source(
 
     build_app(Plugins(read_bootstrap()), ["add"]).help_print(["add"])
 
-    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("What is already there")]
-    assert told.rstrip().endswith("are left out.")
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Files that are there and unchanged")]
+    assert told.rstrip().endswith("run the same command to continue.")
+
+
+def test_every_parameter_is_described(kb_home: Path) -> None:
+    plugins = Plugins(read_bootstrap())
+    silent = []
+    for name in COMMANDS:
+        command = build_app(plugins, name.split())
+        for word in name.split():
+            command = command[word]
+        for argument in command.assemble_argument_collection(parse_docstring=True):
+            if argument.parse and argument.show and not (argument.parameter.help or "").strip():
+                silent.append(f"kb {name} {argument.name}")
+    assert silent == []
+
+
+def test_every_group_of_commands_is_described_by_a_sentence(kb_home: Path) -> None:
+    plugins = Plugins(read_bootstrap())
+    for name in {name.split()[0] for name in COMMANDS if " " in name}:
+        told = build_app(plugins, [name])[name].help
+        assert told and told.endswith(".") and not told.startswith("Commands:"), (name, told)
+
+
+def test_options_of_bulk_commands_that_take_several_values_say_how() -> None:
+    from kb_framework.edges.cli.app import build_app
+
+    for line in ("bulk-tag --help", "chunks bulk-set-policy --help"):
+        app = build_app(Plugins(read_bootstrap()), line.split())
+        found = app[line.split()[0]] if " bulk" not in line else app["chunks"]["bulk-set-policy"]
+        lists = [item for item in found.assemble_argument_collection() if "list" in str(item.hint)]
+        assert lists
+        assert [item.name for item in lists if "comma-separated" not in str(item.parameter.help)] == []

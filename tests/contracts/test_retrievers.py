@@ -10,17 +10,18 @@ import pytest
 
 from kb_framework.api import Actor, RetrievalQuery
 from kb_framework.app import KB, open_kb
-from kb_framework.client import AsgiTransport, Engine
-from kb_framework.mcp_server import _call, bind_tools
-from kb_framework.testing import Install
-from kb_framework.web import create_app
+from kb_framework.asgi import AsgiTransport
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
+from kb_framework.edges.mcp.server import _call, bind_tools
+from kb_testing.fixtures import Install
 
 # One that asks the store for what is allowed, as the guide says, and one that does not care.
 OUTSIDE = """
 import sqlalchemy as sa
 from kb_framework import api, hookimpl
-from kb_framework.store.chunks import allowed_chunks
-from kb_framework.store.tables import chunks
+from kb_framework.storage.chunks import allowed_chunks
+from kb_framework.storage.tables import chunks
 
 @hookimpl
 def kb_retrievers():

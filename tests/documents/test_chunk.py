@@ -66,14 +66,14 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(lines, max_size=60), st.booleans())
 def test_chunks_are_exact_slices_that_hold_all_text_once_and_in_order(parts: list[str], markdown: bool):
     text = "\n".join(parts)
     check(text, chunked(text, markdown))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=3000), st.booleans())
 def test_any_text_can_be_chunked(text: str, markdown: bool):
     check(text, chunked(text, markdown))

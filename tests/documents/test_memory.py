@@ -24,7 +24,7 @@ def test_garbage_is_collected_while_files_are_added(kb_home: Path, tmp_path: Pat
         (folder / f"{number}.md").write_text(f"# {number}\n\nThe text of {number}.\n", encoding="utf-8")
 
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=120, env=dict(os.environ)
+        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=600, env=dict(os.environ)
     )
 
     assert "20 added" in done.stdout, done.stderr

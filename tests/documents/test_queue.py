@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kb_files.api import LocalFiles
 
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
-from kb_framework.files import LocalFiles
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run, kb_line
 
 # An embedder that, where it is told to, begins and never ends.
 HANGING = """
@@ -45,8 +44,7 @@ def send(engine: Engine, count: int) -> list[int]:
 
 def worker(**environment: str) -> subprocess.Popen[str]:
     """`kb worker`, once it says that it works."""
-    command = [sys.executable, "-m", "kb_framework", "worker"]
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(kb_line("worker"), env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     assert process.stderr.readline() == "kb: working\n"
     return process
@@ -54,12 +52,13 @@ def worker(**environment: str) -> subprocess.Popen[str]:
 
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
     process.send_signal(number)
-    process.communicate(timeout=60)
+    # Until all who have its standard error are gone.
+    process.communicate()
     return process.returncode
 
 
 def until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < end, "this never came true"
         time.sleep(0.05)

@@ -6,61 +6,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kb_documents.folder_commands import add, sync
 
-from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
-from kb_framework.console import Cli
-from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.plugins import Plugins
-from kb_framework.testing import Run
+from kb_framework.errors import InvalidInput
+from kb_testing.fixtures import Run, kb_line
 
-
-class Here:
-    """The commands in this process, over the test's engine."""
-
-    def __init__(self, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-        bootstrap = read_bootstrap()
-        self._cli = Cli(bootstrap, Plugins(bootstrap), json=True)
-        self._cli.__dict__["engine"] = engine
-        self._capsys = capsys
-
-    def run(self, command: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        command(*arguments, **options, cli=self._cli)
-        found = json.loads(self._capsys.readouterr().out)
-        self.files = found["files"]
-        return {key: value for key, value in found.items() if isinstance(value, int) and value}
-
-    def sync(self, folder: Path, **options: Any) -> dict[str, Any]:
-        return self.run(sync, folder, **options)
-
-    def add(self, *paths: Path, **options: Any) -> dict[str, Any]:
-        return self.run(add, *map(str, paths), **options)
-
-
-@pytest.fixture
-def here(kb_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(kb_engine, capsys)
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("one", "two", "three", "four"):
-        (folder / f"{name}.md").write_text(f"# {name}\n\nThe text of {name}.\n", encoding="utf-8")
-    return folder
-
-
-def documents(engine: Engine) -> dict[str, dict[str, Any]]:
-    return {item["path"]: item for item in engine.list_documents(per_page=100)["data"]}
+from .conftest import Here, Watch, documents
 
 
 def long_text(changed: int = -1) -> str:
@@ -114,10 +72,12 @@ def test_a_changed_file_that_cannot_be_read_is_not_read_again_and_its_document_s
     here: Here, kb_engine: Engine, notes: Path
 ) -> None:
     here.sync(notes)
-    (notes / "one.md").write_bytes(b"")
+    (notes / "one.md").write_bytes(b"%PDF-1.4 and nothing more")
     assert here.sync(notes) == {"unchanged": 3, "failed": 1}
 
     assert here.sync(notes) == {"unchanged": 3, "failed": 1}
+    (notes / "one.md").write_bytes(b"")
+    assert here.sync(notes) == {"unchanged": 3}
     assert "notes/one.md" in documents(kb_engine)
 
 
@@ -125,7 +85,7 @@ def test_a_changed_file_that_cannot_be_read_is_not_read_again_and_its_document_s
 def test_other_plugins_or_limits_may_read_what_could_not_be_read(
     kb_home: Path, kb_run: Run, notes: Path, change: dict[str, str]
 ) -> None:
-    (notes / "empty.md").write_bytes(b"")
+    (notes / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing more")
 
     def added(**environment: str) -> dict[str, Any]:
         files = json.loads(kb_run("add", str(notes), "--json", **environment).stdout)["files"]
@@ -186,27 +146,14 @@ def test_a_moved_file_keeps_its_document(here: Here, kb_engine: Engine, notes: P
     assert here.sync(notes) == {"unchanged": 4}
 
 
-def test_what_vanished_is_removed(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_what_vanished_is_not_listed(here: Here, kb_engine: Engine, notes: Path) -> None:
     here.sync(notes)
     (notes / "one.md").unlink()
 
     assert here.sync(notes, keep=True) == {"unchanged": 3}
-    assert here.sync(notes) == {"unchanged": 3, "removed": 1}
+    assert here.sync(notes) == {"unchanged": 3, "missing": 1}
     assert "notes/one.md" not in documents(kb_engine)
-    assert kb_engine.list_jobs(job_type="bulk_delete")["data"][0]["succeeded"] == 1
-
-
-def test_removal_passes_the_safety_threshold(here: Here, kb_engine: Engine, notes: Path) -> None:
-    here.sync(notes)
-    for name in ("one", "two", "three"):
-        (notes / f"{name}.md").unlink()
-
-    with pytest.raises(EngineError) as refused:
-        here.sync(notes)
-
-    assert refused.value.code == "safety_threshold_exceeded"
-    assert len(documents(kb_engine)) == 4
-    assert here.sync(notes, force=True) == {"unchanged": 1, "removed": 3}
+    assert kb_engine.list_jobs(job_type="bulk_missing")["data"][0]["succeeded"] == 1
 
 
 def test_a_missing_folder_is_not_an_empty_one(here: Here, kb_engine: Engine, notes: Path) -> None:
@@ -225,9 +172,9 @@ def test_a_folder_that_is_suddenly_empty_is_not_believed(here: Here, kb_engine: 
     for file in notes.iterdir():
         file.unlink()
 
-    with pytest.raises(InvalidInput, match="nothing was removed"):
-        here.sync(notes)
-    assert here.sync(notes, force=True) == {"removed": 4}
+    assert here.sync(notes) == {}
+    assert "nothing was marked" in here.answer["refused"]
+    assert here.sync(notes, force=True) == {"missing": 4}
 
 
 def test_a_file_that_is_merely_left_out_is_kept(here: Here, kb_engine: Engine, notes: Path) -> None:
@@ -242,7 +189,7 @@ def test_a_file_that_is_merely_left_out_is_kept(here: Here, kb_engine: Engine, n
 
 def test_two_files_with_the_same_content_are_one_document_until_one_changes(here: Here, kb_engine: Engine, notes: Path) -> None:
     (notes / "copy.md").write_bytes((notes / "one.md").read_bytes())
-    assert here.sync(notes) == {"added": 4, "unchanged": 1}
+    assert here.sync(notes) == {"added": 4, "copies": 1}
 
     (notes / "copy.md").write_text("# Copy\n\nNow different.\n", encoding="utf-8")
     assert here.sync(notes) == {"added": 1, "unchanged": 4}
@@ -279,9 +226,7 @@ def test_an_interrupted_add_goes_on_where_it_was(kb_run, kb_home: Path, tmp_path
     folder.mkdir()
     for number in range(300):
         (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"word{number} " * 200, encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework", "add", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(kb_line("add", str(folder)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and len(list((kb_home / "files").glob("??/*"))) <= 20:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -296,30 +241,23 @@ def test_an_interrupted_add_goes_on_where_it_was(kb_run, kb_home: Path, tmp_path
     assert json.loads(kb_run("doctor", "--json").stdout)["status"] != "error"
 
 
-def test_watching_follows_an_editors_save_and_does_not_read_what_failed_again(kb_home: Path, notes: Path) -> None:
-    (notes / "empty.md").write_bytes(b"")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework", "watch", str(notes), "--once"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    assert process.stdout is not None and process.stderr is not None
-    assert process.stdout.readline() == "4 added, 0 updated, 0 unchanged, 1 failed\n"
-    assert process.stderr.readline().startswith("failed: notes/empty.md")
-    assert process.stderr.readline().startswith("watching")
-    # The watcher is set up after it said so; a change before that is part of its next look anyway.
-    time.sleep(1)
+def test_watching_follows_an_editors_save_and_does_not_read_what_failed_again(
+    notes: Path, watching: Callable[[Path], Watch]
+) -> None:
+    (notes / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing more")
+    watch = watching(notes)
+    watch.until("watching")
+    assert sorted(watch.lines)[0] == "4 added, 0 updated, 0 unchanged, 1 failed"
+    assert watch.until("failed: notes/broken.pdf")
+    before = len(watch.lines)
     beside = notes / "one.md~"
     beside.write_text("# one\n\nSaved by an editor.\n", encoding="utf-8")
     (notes / "one.md").unlink()
     beside.rename(notes / "one.md")
 
-    out, _ = process.communicate(timeout=60)
+    watch.until("updated notes/one.md")
 
-    assert "1 updated" in out and "removed" not in out.replace("0 removed", "")
-    assert "0 failed" in out
+    assert not [line for line in watch.lines[before:] if "missing" in line or "failed" in line]
 
 
 # Files inside files
@@ -342,7 +280,7 @@ def test_d6_what_an_archive_no_longer_holds_is_removed_with_the_next_sync(here: 
 
     packed(notes / "a.zip", kept="the text that stays")
 
-    assert here.sync(notes) == {"updated": 1, "unchanged": 4, "removed": 1}
+    assert here.sync(notes) == {"updated": 1, "unchanged": 4, "missing": 1}
     assert inside(kb_engine) == {"kept.md"}
     assert here.sync(notes) == {"unchanged": 5}
 
@@ -399,7 +337,7 @@ def test_d6_files_in_an_archive_that_moved_know_where_they_are(here: Here, kb_en
     (notes / "b.zip").unlink()
     packed(notes / "c.zip", kept="the text that stays", other="changed")
 
-    assert here.sync(notes) == {"added": 1, "unchanged": 4, "removed": 2}
+    assert here.sync(notes) == {"added": 1, "unchanged": 4, "missing": 2}
     after = documents(kb_engine)
     kept = after["notes/c.zip/kept.md"]
     assert kept["id"] == before["notes/a.zip/kept.md"]["id"]

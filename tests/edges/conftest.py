@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kb_framework.testing import RunningServer, StoreOf, start_server, stop_server
+from kb_testing.fixtures import RunningServer, StoreOf, start_server, stop_server
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def ask(
 ) -> Answer:
     """One request as it is given: a header that is None is not sent; a body that is a list is sent in chunks."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     try:
         length = None if body is None or isinstance(body, list) else str(len(body))
         chunked = "chunked" if isinstance(body, list) else None

@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,29 +20,21 @@ import pytest
 
 from kb_framework import __version__
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.cli import run as run_here
+from kb_framework.edges.cli.app import run as run_here
 from kb_framework.plugins import Plugins
-from kb_framework.testing import Install, Run, RunningServer
-from kb_framework.testing_postgres import Databases
+from kb_testing.commands import FROM_THE_BEGINNING
+from kb_testing.fixtures import Install, Run, RunningServer, kb_line
+from kb_testing.postgres import Databases
 
-KB = [sys.executable, "-m", "kb_framework"]
 Done = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def run(server: RunningServer, kb_home: Path) -> Run:
+def run(server: RunningServer, kb_run: Run) -> Run:
     """`kb` against the server that this module shares: faster, and the same commands."""
 
     def call(*arguments: str, stdin: str | None = "", **environment: str) -> Done:
-        return subprocess.run(
-            [*KB, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "KB_ENGINE_URL": server.url, **environment},
-            timeout=60,
-        )
+        return kb_run(*arguments, stdin=stdin, KB_ENGINE_URL=server.url, **environment)
 
     return call
 
@@ -105,6 +96,7 @@ def test_exit_0_when_done(run: Run) -> None:
     "arguments",
     [
         ("show", "999999"),
+        ("show", "no such title"),
         ("show", "999999", "--file"),
         ("jobs", "show", "999999"),
         ("tag", "999999", "--add", "x"),
@@ -126,7 +118,6 @@ def test_exit_1_when_refused(here: Run, note: Any, arguments: tuple[str, ...]) -
     "arguments",
     [
         ("show",),
-        ("show", "x"),
         ("show", "1", "2", "3"),
         ("show", "1", "--nosuchflag"),
         ("show", "9223372036854775808"),
@@ -208,7 +199,7 @@ def test_a_data_folder_that_cannot_be_made_is_told_in_a_sentence(kb_run: Run, tm
 
 
 def test_the_exit_code_is_that_of_the_process(run: Run) -> None:
-    assert [run("show", number).returncode for number in ("999999", "x")] == [1, 2]
+    assert [run("show", *words).returncode for words in (["999999"], ["1", "2"])] == [1, 2]
 
 
 # JSON
@@ -224,7 +215,8 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "tag": ("tag", str(number), "--add", "json"),
         "tags": ("tags",),
         "tags rename": ("tags", "rename", "json", "json-2"),
-        "tags merge": ("tags", "merge", "json-2", "--into", "json-3"),
+        "tags merge": ("tags", "merge", "json-2", "--into", "json-3", "--yes", "--force"),
+        "folders": ("folders",),
         "jobs": ("jobs",),
         "jobs show": ("jobs", "show", "1"),
         "search": ("search", "note"),
@@ -264,7 +256,10 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "schema": ("schema",),
         "doctor": ("doctor",),
         "config": ("config",),
+        "config set": ("config", "set", "log_level", "info"),
+        "config unset": ("config", "unset", "log_level"),
         "plugins": ("plugins",),
+        "plugins check": ("plugins", "check"),
         "plugins disable": ("plugins", "disable", "quickstart"),
         "plugins enable": ("plugins", "enable", "quickstart"),
         "quickstart": ("quickstart",),
@@ -275,6 +270,7 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
     }
 
 
+@pytest.mark.both_stores
 def test_every_command_that_prints_data_prints_json_when_asked(
     server: RunningServer, here: Run, note: Any, tmp_path: Path, kb_databases: Databases | None
 ) -> None:
@@ -304,7 +300,7 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
 
     # These go on until they are stopped, or have tests of their own that read their JSON.
     elsewhere = {"serve", "watch", "worker", "eval", "sync", "import", "restore", "models install", "models list"}
-    elsewhere |= {"migrate-store", "chunks delete", "snapshots show", "db partition"}
+    elsewhere |= {"migrate-store", "chunks delete", "snapshots show", "db partition", "folders forget"}
     # A key would close the server that these tests share.
     elsewhere |= {"keys create", "keys list", "keys revoke", "keys rotate", "users remove"}
     assert own - elsewhere == set(json_commands(1, Path("x"), ""))
@@ -321,7 +317,7 @@ def test_json_is_where_one_puts_it(here: Run) -> None:
         (("show", "999999"), "not_found"),
         (("list", "--page", "0"), "invalid_input"),
         (("nosuchcommand",), "config_invalid"),
-        (("show", "x"), "config_invalid"),
+        (("show", "1", "2"), "config_invalid"),
         (("add", "no/such/file"), "invalid_input"),
         (("bulk-remove", "--from-id", "1", "--yes"), "safety_threshold_exceeded"),
         (("bulk-remove", "--from-id", "1"), "safety_threshold_exceeded"),
@@ -380,7 +376,7 @@ def test_a_title_cannot_break_a_line_of_a_listing(here: Run, note: Any) -> None:
     rows = [line for line in here("list", "--sort=-id").stdout.splitlines() if line.startswith(f"{number}\t")]
 
     assert len(rows) == 1
-    assert len(rows[0].split("\t")) == 6
+    assert len(rows[0].split("\t")) == 7
 
 
 def test_a_title_cannot_send_codes_to_a_terminal(here: Run, note: Any) -> None:
@@ -417,7 +413,7 @@ def test_text_that_the_terminal_cannot_show_does_not_stop_a_command(run: Run, no
 
 FAULTY = """
 from kb_framework import api, hookimpl
-from kb_framework.console import Cli
+from kb_framework.edges.cli.console import Cli
 
 def broken(*, cli: Cli) -> None:
     "Raises."
@@ -437,12 +433,18 @@ def kb_commands():
     ]
 
 def routes(plugins):
+    import os
     import time
+    from pathlib import Path
     from litestar import get
 
     @get("/slow", sync_to_thread=True)
     def wait() -> dict:
-        time.sleep(2)
+        home = Path(os.environ["KB_DATA_DIR"])
+        (home / "begun").touch()
+        # Never done before Ctrl-C was pressed, however busy the machine.
+        while not (home / "pressed").exists():
+            time.sleep(0.01)
         return {}
 
     return [wait]
@@ -490,7 +492,7 @@ def test_a_reader_that_is_gone_ends_it_quietly(
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as out:
-        done = subprocess.run([*KB, *arguments], stdout=out, stderr=subprocess.PIPE, env=environment, timeout=60, text=True)
+        done = subprocess.run(kb_line(*arguments), stdout=out, stderr=subprocess.PIPE, env=environment, timeout=600, text=True)
 
     assert done.stderr == ""
     assert done.returncode in {0, 1}
@@ -501,14 +503,14 @@ def test_a_reader_that_goes_in_the_middle_ends_it_quietly(server: RunningServer,
     number = note("a line of words\n" * 60_000)
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
     with subprocess.Popen(
-        [*KB, "show", str(number), what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+        kb_line("show", str(number), what), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "a line of words\n"
         process.stdout.close()
         said = process.stderr.read()
-        code = process.wait(timeout=30)
+        code = process.wait(timeout=600)
 
     assert said == ""
     assert code in {0, 1}
@@ -518,26 +520,28 @@ def test_ctrl_c_while_an_engine_is_asked_ends_it_quietly(kb_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with subprocess.Popen(
-            [*KB, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "KB_ENGINE_URL": url}, text=True
+            kb_line("list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "KB_ENGINE_URL": url}, text=True
         ) as process:
             silent.settimeout(60)
             connection, _ = silent.accept()
             with connection:
                 assert connection.recv(65536).startswith(b"GET /api/v1/documents")
                 process.send_signal(signal.SIGINT)
-                out, said = process.communicate(timeout=30)
+                out, said = process.communicate(timeout=600)
 
     assert (process.returncode, out, said) == (130, "", "")
 
 
 def test_ctrl_c_while_the_engine_works_in_this_process_ends_it_quietly(kb_plugin: Install, kb_home: Path) -> None:
     kb_plugin("faulty", FAULTY, module="faulty_commands")
-    with subprocess.Popen([*KB, "slow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(kb_line("slow"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "asking\n"
-        time.sleep(0.5)
+        while not (kb_home / "begun").exists():
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=30)
+        (kb_home / "pressed").touch()
+        out, said = process.communicate(timeout=600)
 
     assert (process.returncode, out, said) == (130, "", "")
 
@@ -551,6 +555,14 @@ def test_ctrl_c_at_a_question_changes_nothing_and_ends_it_quietly(server: Runnin
     assert server.engine.get(f"/documents/{number}")["id"] == number
 
 
+def test_ctrl_c_at_the_question_of_a_bulk_command_says_that_nothing_was_changed(server: RunningServer, note: Any) -> None:
+    number = note()
+    code, said = answer_in_terminal(server, ["bulk-tag", "--ids", str(number), "--add", "x", "--force"], signal.SIGINT)
+
+    assert (code, said.splitlines()[-1]) == (130, "kb: interrupted: nothing was changed")
+    assert server.engine.get(f"/documents/{number}")["tags"] == []
+
+
 # Questions
 
 
@@ -560,7 +572,7 @@ def answer_in_terminal(server: RunningServer, arguments: list[str], answer: byte
     said: list[str] = []
     try:
         process = subprocess.Popen(
-            [*KB, *arguments],
+            kb_line(*arguments),
             stdin=terminal,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -582,14 +594,14 @@ def answer_in_terminal(server: RunningServer, arguments: list[str], answer: byte
 
             following = threading.Thread(target=follow)
             following.start()
-            asked.wait(60)
+            asked.wait(600)
             if isinstance(answer, signal.Signals):
                 time.sleep(0.3)
                 process.send_signal(answer)
             else:
                 os.write(controlling, answer)
             try:
-                code = process.wait(timeout=30)
+                code = process.wait(timeout=600)
             finally:
                 process.kill()
                 following.join()
@@ -648,7 +660,7 @@ def test_a_note_is_not_awaited_from_a_terminal(server: RunningServer, kb_home: P
     controlling, terminal = pty.openpty()
     try:
         environment = {**os.environ, "KB_ENGINE_URL": server.url}
-        done = subprocess.run([*KB, "note"], stdin=terminal, capture_output=True, text=True, env=environment, timeout=60)
+        done = subprocess.run(kb_line("note"), stdin=terminal, capture_output=True, text=True, env=environment, timeout=600)
     finally:
         os.close(terminal)
         os.close(controlling)
@@ -664,8 +676,8 @@ def test_a_question_that_nobody_can_answer_is_exit_2_and_names_the_flag(
 ) -> None:
     words = command.format(note()).split()
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
-    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *KB, *words]
-    done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=60)
+    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *FROM_THE_BEGINNING, *words]
+    done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=600)
 
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "--yes" in done.stderr
@@ -678,10 +690,10 @@ def test_a_text_that_nobody_gives_is_refused_at_once(
     server: RunningServer, kb_home: Path, words: list[str], closed: bool
 ) -> None:
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
-    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *KB, *words]
-    done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=60)
+    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *FROM_THE_BEGINNING, *words]
+    done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=600)
 
-    assert done.returncode in {1, 2}
+    assert done.returncode in ({2} if words[0] == "add" else {1, 2})
     assert done.stderr.strip()
     require_quiet(done)
 
@@ -760,14 +772,16 @@ def test_what_fails_is_listed_and_the_rest_is_added(run: Run, folder: Path) -> N
     done = run("add", str(folder), str(gone))
 
     assert done.returncode == 1
-    assert done.stdout.strip() == "4 added, 0 updated, 1 unchanged, 3 failed"
-    for name in ("binary.bin", "empty.md", "gone.md"):
-        assert re.search(rf"^failed: .*{re.escape(name)}: \S+", done.stderr, re.MULTILINE), done.stderr
+    assert done.stdout.strip() == "4 added, 0 updated, 0 unchanged, 1 failed, 1 copy"
+    assert re.search(r"^failed: .*gone\.md: \S+", done.stderr, re.MULTILINE), done.stderr
+    assert "left out: 1 binary file, 1 empty file, 2 hidden, 1 link" in done.stderr
     require_quiet(done)
 
     result = json.loads(run("add", str(folder), str(gone), "--json").stdout)
-    assert (result["added"], result["unchanged"], result["failed"]) == (0, 5, 3)
-    assert all(item["reason"] for item in result["files"] if item["state"] == "failed")
+    assert (result["added"], result["unchanged"], result["failed"]) == (0, 5, 1)
+    assert [(item["path"], bool(item["reason"])) for item in result["files"] if item["state"] == "failed"] == [(str(gone), True)]
+    left_out = {reason: [Path(path).name for path in paths] for reason, paths in result["left_out"].items()}
+    assert left_out | {"hidden": []} == {"binary": ["binary.bin"], "empty": ["empty.md"], "hidden": [], "link": ["gone.md"]}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")

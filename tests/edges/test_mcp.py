@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +15,8 @@ from typing import Any, Literal
 import pytest
 from mcp import Client, StdioServerParameters
 
-from kb_framework.testing import Install, Run, RunningServer, stored_tables
+from kb_testing.fixtures import Install, Run, RunningServer, kb_line, kb_mcp, stored_tables
 
-KB = [sys.executable, "-m", "kb_framework"]
 Mode = Literal["auto", "legacy"]
 MODES: list[Mode] = ["auto", "legacy"]
 READ = {"kb_search", "kb_bulk_search", "kb_get_document", "kb_list_documents", "kb_tags", "kb_get_chunks"}
@@ -29,17 +27,11 @@ WRITE = READ | {"kb_addnote", "kb_upload_start", "kb_upload_append", "kb_upload_
 CURATE = WRITE | {"kb_bulk_delete", "kb_bulk_tags", "kb_bulk_set_tags"}
 
 
-def stdio(*arguments: str, **environment: str) -> StdioServerParameters:
-    return StdioServerParameters(
-        command=sys.executable, args=["-m", "kb_framework", "mcp", *arguments], env={**os.environ, **environment}
-    )
-
-
 def talk(where: StdioServerParameters | str, conversation: Callable[[Client], Awaitable[Any]], mode: Mode = "auto") -> Any:
     """Connect, have the conversation, disconnect; what it came to."""
 
     async def run() -> Any:
-        async with Client(where, mode=mode, read_timeout_seconds=60) as client:
+        async with Client(where, mode=mode, read_timeout_seconds=600) as client:
             return await conversation(client)
 
     return asyncio.run(run())
@@ -137,7 +129,7 @@ def test_a_profile_chooses_the_tools(kb_home: Path, profile: str, wanted: set[st
         refused = None if profile != "read" else await fail(client, "kb_bulk_delete", document_ids=[1])
         return set(await list_tools(client)), refused
 
-    names, refused = talk(stdio("--profile", profile), conversation)
+    names, refused = talk(kb_mcp("--profile", profile), conversation)
 
     assert names & CURATE == wanted
     if refused:
@@ -207,7 +199,7 @@ def test_every_tool_works_over_http(http: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tool_works_over_standard_input_and_output(kb_home: Path, mode: Mode) -> None:
-    talk(stdio(), walk, mode)
+    talk(kb_mcp(), walk, mode)
 
 
 def test_a_list_or_an_object_may_come_as_the_text_of_its_json(http: str) -> None:
@@ -223,6 +215,27 @@ def test_a_list_or_an_object_may_come_as_the_text_of_its_json(http: str) -> None
         assert shown["tags"] == ["as", "more", "text"]
         # A text stays a text, whatever it looks like.
         assert (await call(client, "kb_addnote", text="[1, 2]"))["document"]["title"] == "[1, 2]"
+        assert (await call(client, "kb_addnote", text="a", tags="8, b"))["document"]["tags"] == ["8", "b"]
+
+    talk(http, conversation)
+
+
+def test_a_text_that_is_nested_deep_is_no_object(http: str) -> None:
+    async def conversation(client: Client) -> None:
+        answer = await client.call_tool("kb_addnote", {"text": "a", "metadata": '{"a":' + "[" * 100_000})
+        assert answer.is_error
+        assert "metadata" in str(answer.content)
+
+    talk(http, conversation)
+
+
+def test_whole_numbers_may_have_a_point_and_empty_filters_are_not_given(http: str) -> None:
+    async def conversation(client: Client) -> None:
+        number = (await call(client, "kb_addnote", text="a river of whole numbers"))["document"]["id"]
+        assert (await call(client, "kb_get_document", document_id=float(number)))["id"] == number
+        assert (await call(client, "kb_list_documents", page=1.0, doc_type=""))["meta"]["page"] == 1
+        found = await call(client, "kb_search", query="whole numbers", k=3.0, lang="", doc_type="", path_glob="", cursor="")
+        assert number in {hit["doc_id"] for hit in found["hits"]}
 
     talk(http, conversation)
 
@@ -230,7 +243,7 @@ def test_a_list_or_an_object_may_come_as_the_text_of_its_json(http: str) -> None
 WRONG = [
     ("kb_addnote", {}, "text"),
     ("kb_addnote", {"text": 1}, "text"),
-    ("kb_addnote", {"text": "a", "tags": "a,b"}, "tags"),
+    ("kb_addnote", {"text": "a", "tags": " "}, "tags"),
     ("kb_addnote", {"text": "a", "tags": [1]}, "tags"),
     ("kb_addnote", {"text": "a", "titel": "b"}, "titel"),
     ("kb_get_document", {"document_id": "one"}, "document_id"),
@@ -289,7 +302,7 @@ def test_an_error_of_the_engine_comes_with_its_own_body(kb_home: Path, mode: Mod
             await call(client, "kb_addnote", text=f"note {number}", tags=["all"])
         return await fail(client, "kb_get_document", document_id=999), await fail(client, "kb_bulk_delete", tags=["all"])
 
-    missing, refused = talk(stdio(), conversation, mode)
+    missing, refused = talk(kb_mcp(), conversation, mode)
 
     assert missing == {"error": "not_found", "message": "there is no document 999", "document_id": 999}
     assert {name: value for name, value in refused.items() if name != "message"} == {
@@ -330,7 +343,7 @@ def test_a_tool_that_raises_leaks_nothing_and_hurts_no_other(kb_plugin: Install,
         listed = await client.call_tool("kb_listing", {})
         return error, listed, await call(client, "kb_tags")
 
-    error, listed, tags = talk(stdio(), conversation)
+    error, listed, tags = talk(kb_mcp(), conversation)
 
     assert error["code"] == "internal_error"
     assert "SELECT" not in json.dumps(error)
@@ -342,7 +355,7 @@ def test_a_tool_that_raises_leaks_nothing_and_hurts_no_other(kb_plugin: Install,
 def test_a_tool_that_cannot_be_imported_costs_its_plugin_and_no_other(kb_plugin: Install, kb_home: Path) -> None:
     kb_plugin("faulty", FAULTY, module="faulty_tools")
 
-    names = set(talk(stdio(), list_tools))
+    names = set(talk(kb_mcp(), list_tools))
 
     assert names >= CURATE
     assert not names & {"kb_faulty", "kb_listing", "kb_absent"}
@@ -364,7 +377,7 @@ class Process:
 
     def __init__(self, *arguments: str) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen([*KB, "mcp", *arguments], **pipes, text=True, encoding="utf-8")
+        self.process = subprocess.Popen(kb_line("mcp", *arguments), **pipes, text=True, encoding="utf-8")
 
     def send(self, message: dict[str, Any] | str) -> None:
         assert self.process.stdin is not None
@@ -386,10 +399,11 @@ class Process:
         return self.receive()
 
     def end(self) -> tuple[int, str, str]:
-        out, said = self.process.communicate(timeout=20)
+        out, said = self.process.communicate(timeout=600)
         return self.process.returncode, out, said
 
 
+@pytest.mark.both_stores
 @pytest.mark.new_database
 @pytest.mark.parametrize("mode", MODES)
 def test_the_handshake_is_answered_without_opening_the_database(kb_home: Path, mode: Mode) -> None:
@@ -402,7 +416,7 @@ def test_the_handshake_is_answered_without_opening_the_database(kb_home: Path, m
         await call(client, "kb_tags")
         return tools, before, is_made()
 
-    tools, before, after = talk(stdio(), conversation, mode)
+    tools, before, after = talk(kb_mcp(), conversation, mode)
 
     assert tools
     assert (before, after) == (False, True)
@@ -437,7 +451,7 @@ def test_a_signal_ends_the_server_although_its_input_is_open(kb_home: Path, numb
     process.start()
     process.process.send_signal(number)
     try:
-        process.process.wait(timeout=10)
+        process.process.wait(timeout=600)
         ended = True
     except subprocess.TimeoutExpired:
         ended = False
@@ -483,7 +497,7 @@ def test_the_server_uses_the_engine_that_serves_its_folder(serve: Any, stop: Any
     async def conversation(client: Client) -> Any:
         return await call(client, "kb_addnote", text="by way of the server")
 
-    talk(stdio(), conversation)
+    talk(kb_mcp(), conversation)
     stop(server)
 
     assert any('"POST", "path": "/api/v1/notes"' in line for line in server.log)
@@ -492,6 +506,7 @@ def test_the_server_uses_the_engine_that_serves_its_folder(serve: Any, stop: Any
 # Together
 
 
+@pytest.mark.both_stores
 def test_a_document_from_anywhere_is_seen_everywhere(serve: Any, kb_run: Run, tmp_path: Path) -> None:
     server = serve()
     content = b"# Shared\n\nwords about otters"
@@ -522,9 +537,10 @@ def test_a_document_from_anywhere_is_seen_everywhere(serve: Any, kb_run: Run, tm
     assert {hit["doc_id"] for hit in json.loads(kb_run("search", "otters", "--json").stdout)["hits"]} == wanted
 
 
+@pytest.mark.both_stores
 def test_two_servers_and_commands_write_to_one_folder_at_the_same_time(kb_home: Path, kb_run: Run) -> None:
     async def write(name: str) -> None:
-        async with Client(stdio(), read_timeout_seconds=90) as client:
+        async with Client(kb_mcp(), read_timeout_seconds=600) as client:
             for number in range(8):
                 await call(client, "kb_addnote", text=f"{name} {number}", tags=[name])
 

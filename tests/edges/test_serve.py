@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ import schemathesis
 
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.client import ADDRESS_FILE, running_engine
-from kb_framework.testing import Install, Run, RunningServer
-from kb_framework.web import create_app
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
+from kb_framework.errors import EngineUnreachable
+from kb_framework.plugins import Plugins
+from kb_framework.remote import ADDRESS_FILE, PATIENT_SECONDS, ProvenTransport, running_engine
+from kb_testing.fixtures import Install, Run, RunningServer
 
 LIVE = "/api/v1/health/live"
 Serve = Callable[..., RunningServer]
@@ -32,7 +36,7 @@ def lines(server: RunningServer) -> list[dict[str, Any]]:
     return [json.loads(line) for line in list(server.log) if line.startswith("{")]
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 600) -> Any:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := condition():
@@ -211,7 +215,7 @@ def test_it_stops_quietly_once_the_requests_under_way_are_answered(
     wait_for((kb_home / "begun").exists, "the request")
 
     server.process.send_signal(number)
-    code = server.process.wait(timeout=30)
+    code = server.process.wait(timeout=600)
     under_way.join()
 
     assert answers[0].json == {"finished": True}
@@ -310,13 +314,99 @@ def test_an_address_where_another_server_answers_is_ignored(kb_home: Path, other
     assert list((kb_home / "files").glob("??/*"))
 
 
+class Impostor:
+    """A server on a dead engine's port that says what a public route says, and keeps what it is sent."""
+
+    def __init__(self, instance: str, port: int = 0) -> None:
+        self.received: list[str] = []
+        kept = self.received
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                sent = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+                kept.append(f"{self.path} {self.headers} {sent}")
+                body = json.dumps({"status": "ok", "instance": instance, "proof": "0" * 64}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = answer  # noqa: N815 - the names of the base class
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self) -> str:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+        return "\n".join(self.received)
+
+
+@pytest.mark.parametrize("pid_is", ["dead", "alive"])
+def test_an_impostor_on_a_dead_engines_port_is_sent_nothing(serve: Serve, kb_home: Path, kb_run: Run, pid_is: str) -> None:
+    server = serve()
+    key = json.loads(kb_run("keys", "create", "--user", "root", "--role", "admin", "--json").stdout)["key"]
+    left = json.loads((kb_home / ADDRESS_FILE).read_text())
+    os.kill(left["pid"], signal.SIGKILL)
+    server.process.wait()
+    impostor = Impostor(left["instance"], int(left["url"].rsplit(":", 1)[1]))
+    if pid_is == "alive":
+        leave(kb_home, json.dumps({**left, "pid": os.getpid()}))
+
+    without, with_key = kb_run("note", "my salary"), kb_run("note", "my other salary", KB_API_KEY=key)
+    received = impostor.close()
+
+    assert (without.returncode, with_key.returncode) == (0, 0)
+    assert [word for word in ("salary", key, left["secret"], "uthorization") if word in received] == []
+    assert bool(received) is (pid_is == "alive"), "where the process is known to be dead, nobody is asked"
+    assert json.loads(kb_run("list", "--json").stdout)["meta"]["total"] == 2
+
+
+def test_an_engine_that_is_replaced_between_two_requests_is_sent_nothing(serve: Serve, kb_home: Path) -> None:
+    server = serve()
+    left = json.loads((kb_home / ADDRESS_FILE).read_text())
+    bootstrap = read_bootstrap()
+    # On a busy machine `connect` may give up on the engine and open the folder itself.
+    running = running_engine(bootstrap, PATIENT_SECONDS)
+    assert running
+    with Engine(ProvenTransport(running, running.secret), Plugins(bootstrap)) as engine:
+        engine.add_note("the first")
+        os.kill(left["pid"], signal.SIGKILL)
+        server.process.wait()
+        impostor = Impostor(left["instance"], int(left["url"].rsplit(":", 1)[1]))
+
+        with pytest.raises(EngineUnreachable, match="not the engine"):
+            engine.add_note("my salary")
+        received = impostor.close()
+
+    assert "nonce=" in received
+    assert "salary" not in received
+    assert left["secret"] not in received
+
+
+def test_an_engine_proves_itself_only_by_its_secret(server: RunningServer, ask: Any) -> None:
+    first, second = (ask(server.url, "GET", f"{LIVE}?nonce={nonce}").json for nonce in ("a" * 64, "b" * 64))
+
+    assert first["proof"] != second["proof"]
+    assert "proof" not in ask(server.url, "GET", LIVE).json
+    assert ask(server.url, "GET", f"{LIVE}?nonce={'a' * 129}").status == 400
+
+
 def test_an_address_where_something_listens_in_silence_is_given_up_soon(kb_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         leave(kb_home, json.dumps({"url": f"http://127.0.0.1:{silent.getsockname()[1]}", "instance": "gone", "pid": 1}))
         found: list[str | None] = []
         asking = threading.Thread(target=lambda: found.append(running_engine(read_bootstrap())), daemon=True)
         asking.start()
-        asking.join(timeout=12)
+        asking.join(timeout=600)
         in_time = list(found)
     asking.join()
 
@@ -349,7 +439,7 @@ def test_a_server_that_stops_leaves_another_servers_address_alone(serve: Serve, 
     second = serve()
 
     assert stop(first) == 0
-    found = running_engine(read_bootstrap())
+    found = running_engine(read_bootstrap(), PATIENT_SECONDS)
     assert found is not None
     assert found.url == second.url
 
@@ -527,7 +617,7 @@ def test_a_browser_shows_the_documentation_without_the_network(server: RunningSe
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=15000", "--dump-dom"]
     rules = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
     shown = subprocess.run(
-        [browser, *options, rules, f"{server.url}/schema/swagger"], capture_output=True, text=True, timeout=240
+        [browser, *options, rules, f"{server.url}/schema/swagger"], capture_output=True, text=True, timeout=600
     )
 
     assert "/api/v1/documents" in re.sub(r"<script.*?</script>", "", shown.stdout, flags=re.DOTALL)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kb_files.api import LocalFiles
+from kb_files.plugin import kb_file_stores
 
 from kb_framework.errors import ConfigInvalid, FilesUnreachable
-from kb_framework.files import Files, LocalFiles, open_files
+from kb_framework.files import Files, open_files
 
 DATA = b"zebras" * 1000
 KEY = (digest := hashlib.sha256(DATA).hexdigest())[:2] + "/" + digest
@@ -20,7 +24,7 @@ KEY = (digest := hashlib.sha256(DATA).hexdigest())[:2] + "/" + digest
 
 @pytest.fixture(params=["folder", "bucket"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    return open_files(None if request.param == "folder" else request.getfixturevalue("s3_url"), tmp_path)
+    return open_files(kb_file_stores(), None if request.param == "folder" else request.getfixturevalue("s3_url"), tmp_path)
 
 
 def content(files: Files, key: str) -> bytes:
@@ -129,20 +133,43 @@ def test_what_is_fresh_is_not_abandoned_and_what_is_old_goes(tmp_path: Path) -> 
     upload = str(uuid.uuid4())
     staged = files.stage(DATA)
     files.put_part(upload, 0, b"part")
+    of_before = tmp_path / "files" / ".staged-abcdefgh"
+    of_before.write_bytes(DATA)
     files.remove_abandoned()
-    assert Path(staged.place).exists()
+    assert of_before.exists()
 
     old = time.time() - 2 * 24 * 3600
-    for path in (Path(staged.place), tmp_path / "files" / ".uploads" / upload):
+    for path in (Path(staged.place), of_before, tmp_path / "files" / ".uploads" / upload):
         os.utime(path, (old, old))
     files.remove_abandoned()
 
-    assert not Path(staged.place).exists()
+    assert not of_before.exists()
     assert files.uploaded(upload) == []
+    # However old it is, its process is alive.
+    assert Path(staged.place).exists()
+    files.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_a_killed_process_staged_is_removed_at_once(tmp_path: Path) -> None:
+    source = (
+        "import os, signal, sys; from pathlib import Path; from kb_files.api import LocalFiles\n"
+        "LocalFiles(Path(sys.argv[1])).stage(b'zebras'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    files = LocalFiles(tmp_path)
+    mine = files.stage(DATA)
+    subprocess.run([sys.executable, "-c", source, str(tmp_path)], timeout=600)
+    assert len(files.staged()) == 1
+
+    assert files.remove_staged() == 1
+
+    assert files.staged() == []
+    assert Path(mine.place).exists()
+    files.close()
 
 
 def test_fresh_objects_of_a_bucket_are_not_abandoned(s3_url: str, tmp_path: Path) -> None:
-    files = open_files(s3_url, tmp_path)
+    files = open_files(kb_file_stores(), s3_url, tmp_path)
     staged = files.stage(DATA)
     files.remove_abandoned()
     files.publish(staged)
@@ -150,8 +177,8 @@ def test_fresh_objects_of_a_bucket_are_not_abandoned(s3_url: str, tmp_path: Path
 
 
 def test_two_prefixes_of_a_bucket_do_not_see_each_other(s3_url: str, tmp_path: Path) -> None:
-    here = open_files(s3_url, tmp_path)
-    there = open_files(s3_url.replace("some/prefix", "some/prefix2"), tmp_path)
+    here = open_files(kb_file_stores(), s3_url, tmp_path)
+    there = open_files(kb_file_stores(), s3_url.replace("some/prefix", "some/prefix2"), tmp_path)
     here.publish(here.stage(DATA))
 
     assert here.keys() == {KEY}
@@ -169,11 +196,11 @@ def test_two_prefixes_of_a_bucket_do_not_see_each_other(s3_url: str, tmp_path: P
 )
 def test_an_address_that_cannot_be_used_says_why_and_repeats_no_secret(url: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=reason) as refused:
-        open_files(url, tmp_path)
+        open_files(kb_file_stores(), url, tmp_path)
     assert "hush" not in f"{refused.value.message}{refused.value.hint}"
 
 
 def test_a_bucket_that_does_not_exist_is_told(s3_url: str, tmp_path: Path) -> None:
-    files = open_files(s3_url.replace("s3://b", "s3://nothing"), tmp_path)
+    files = open_files(kb_file_stores(), s3_url.replace("s3://b", "s3://nothing"), tmp_path)
     with pytest.raises(FilesUnreachable, match="no such bucket"):
         files.stage(DATA)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,10 @@ import psycopg
 import pytest
 
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.client import Engine, HttpTransport
+from kb_framework.client import Engine
 from kb_framework.plugins import Plugins
-from kb_framework.testing import RunningServer, start_server, stop_server
+from kb_framework.remote import HttpTransport
+from kb_testing.fixtures import RunningServer, kb_line, start_server, stop_server
 
 
 @pytest.fixture
@@ -51,8 +51,9 @@ class Fleet:
         return Engine(HttpTransport(server.url, key), self.plugins)
 
     def worker(self, name: str, **more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "kb_framework", "worker"]
-        process = subprocess.Popen(command, env={**os.environ, **self.at(name, **more)}, stderr=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            kb_line("worker"), env={**os.environ, **self.at(name, **more)}, stderr=subprocess.DEVNULL, text=True
+        )
         self.workers.append(process)
         return process
 
@@ -61,7 +62,7 @@ class Fleet:
             worker.terminate()
         for worker in self.workers:
             try:
-                worker.wait(timeout=30)
+                worker.wait(timeout=600)
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()

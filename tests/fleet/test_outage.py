@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from kb_documents.models import DocumentPatch, NoteIn
 from kb_knowledge.mutations import Deactivate
+from kb_postgres.engine import PostgresEngine
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
@@ -20,9 +21,9 @@ from kb_framework.app import KB, open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import Busy, EngineError, StoreUnusable, Unconfirmed
 from kb_framework.paging import Page
-from kb_framework.store.postgres.backend import PostgresBackend
-from kb_framework.store.store import Store, Tx
-from kb_framework.testing_postgres import postgres_folder, start_postgres
+from kb_framework.storage.store import Store, Tx
+from kb_testing.fixtures import Install
+from kb_testing.postgres import postgres_folder, start_postgres
 
 pytestmark = pytest.mark.postgres_only
 
@@ -62,7 +63,7 @@ def store(server: Server) -> Iterator[Store]:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS beads")
         connection.execute("CREATE TABLE beads (id INTEGER PRIMARY KEY, colour TEXT NOT NULL)")
-    made = Store(PostgresBackend(server.url, 20, 30, 2))
+    made = Store(PostgresEngine(server.url, 20, 30, 2))
     yield made
     made.close()
 
@@ -95,20 +96,20 @@ def test_who_comes_while_the_server_is_away_waits_until_it_is_back(store: Store,
     assert beads(store) == 0
     server.stop()
     refused = threading.Event()
-    for engine in (store.backend.reader, store.backend.writer):
+    for engine in (store.engine.reader, store.engine.writer):
         event.listen(engine, "handle_error", lambda _: refused.set())
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(store.run, DEFAULT_ORGANIZATION, lambda tx: string(tx, 1))
         reading = pool.submit(beads, store)
-        assert refused.wait(20)
+        assert refused.wait(600)
         server.start()
-        assert writing.result(60) == 1
-        assert reading.result(60) in (0, 1)
+        assert writing.result(600) == 1
+        assert reading.result(600) in (0, 1)
     assert beads(store) == 1
 
 
 def test_a_server_that_stays_away_is_told_and_the_next_do_not_wait(server: Server) -> None:
-    store = Store(PostgresBackend(server.url, 0.3, 30, 2))
+    store = Store(PostgresEngine(server.url, 0.3, 30, 2))
     try:
         with store.read() as tx:
             tx.scalar(sa.text("SELECT 1"))
@@ -118,7 +119,7 @@ def test_a_server_that_stays_away_is_told_and_the_next_do_not_wait(server: Serve
                 pass
             assert "try again" in (caught.value.hint or "")
         attempts: list[Any] = []
-        event.listen(store.backend.reader, "handle_error", attempts.append)
+        event.listen(store.engine.reader, "handle_error", attempts.append)
         with pytest.raises(StoreUnusable), store.read():
             pass
         assert len(attempts) == 1
@@ -195,7 +196,7 @@ def test_of_two_that_wait_for_each_other_one_is_done_again(store: Store, server:
     runs: list[str] = []
 
     def paint(first: int, second: int, colour: str) -> Callable[[Tx], None]:
-        meet = once(lambda: both.wait(30))
+        meet = once(lambda: both.wait(600))
 
         def work(tx: Tx) -> None:
             runs.append(colour)
@@ -208,8 +209,8 @@ def test_of_two_that_wait_for_each_other_one_is_done_again(store: Store, server:
     with ThreadPoolExecutor() as pool:
         there = pool.submit(store.run, DEFAULT_ORGANIZATION, paint(1, 2, "green"))
         back = pool.submit(store.run, OTHER, paint(2, 1, "blue"))
-        there.result(60)
-        back.result(60)
+        there.result(600)
+        back.result(600)
     assert len(runs) == 3
     with store.read() as tx:
         assert len(set(tx.connection.scalars(sa.text("SELECT colour FROM beads")))) == 1
@@ -230,7 +231,7 @@ def test_a_serialization_failure_is_done_again(store: Store, server: Server) -> 
         meddle()
         tx.execute(sa.text("UPDATE beads SET colour = colour || ' and blue'"))
 
-    event.listen(store.backend.writer, "begin", _serializable)
+    event.listen(store.engine.writer, "begin", _serializable)
     store.run(DEFAULT_ORGANIZATION, work)
     with store.read() as tx:
         assert tx.scalar(sa.text("SELECT colour FROM beads")) == "green and blue"
@@ -275,11 +276,11 @@ def test_what_was_committed_is_told_though_the_connection_that_reads_it_back_is_
         if committed:
             committed.clear()
             number = connection.connection.dbapi_connection.info.backend_pid  # type: ignore[union-attr]
-            with kb.store.backend.writer.connect() as other:
+            with kb.store.engine.writer.connect() as other:
                 other.exec_driver_sql(f"SELECT pg_terminate_backend({number}, 10000)")
 
-    event.listen(kb.store.backend.writer, "commit", committed.append)
-    event.listen(kb.store.backend.reader, "before_cursor_execute", end)
+    event.listen(kb.store.engine.writer, "commit", committed.append)
+    event.listen(kb.store.engine.reader, "before_cursor_execute", end)
     documents, knowledge, actor = kb.services["documents"], kb.services["knowledge"], Actor()
     number = documents.add_note(NoteIn(text="a note on zebras"), actor).document.id
     assert not committed
@@ -289,6 +290,31 @@ def test_what_was_committed_is_told_though_the_connection_that_reads_it_back_is_
     assert knowledge.change(chunk["id"], Deactivate(), actor).changed
     assert not committed
     assert documents.list(actor, Page(1, 20))[1].total == 1
+
+
+CUT_OFF = """
+import sqlalchemy as sa
+from kb_framework import hookimpl
+
+ended = []
+
+@hookimpl
+def kb_narrow_selection(selection, tx):
+    if not ended:
+        ended.append(True)
+        tx.connection.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())"))
+"""
+
+
+def test_a_connection_that_is_lost_in_a_hook_is_no_fault_of_the_plugin(used: None, kb_plugin: Install) -> None:
+    kb_plugin("cut_off", CUT_OFF, module="cut_off_hooks")
+    with connect() as engine:
+        with pytest.raises(EngineError, match="connection to the database was lost") as told:
+            engine.list_documents()
+        health = engine.get("/health")
+
+    assert told.value.http_status == 503
+    assert (health["status"], health["plugins"]["errors"]) == ("ok", {})
 
 
 def test_an_engine_in_use_loses_nothing_when_its_server_is_restarted_and_answers_go_on(engine: Engine, server: Server) -> None:
@@ -309,13 +335,13 @@ def test_an_engine_in_use_loses_nothing_when_its_server_is_restarted_and_answers
 
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(keep_on, act) for act in (write, lambda: engine.search("zebras", mode="lexical"))]
-        assert done.wait(60)
+        assert done.wait(600)
         server.restart()
         done.clear()
-        again = done.wait(60)
+        again = done.wait(600)
         stop.set()
         for job in jobs:
-            job.result(60)
+            job.result(600)
     assert again
     with psycopg.connect(_used(server)) as connection:
         kept = {row[0] for row in connection.execute("SELECT id FROM documents")}

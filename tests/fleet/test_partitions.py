@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from kb_framework.client import connect
-from kb_framework.testing import stored
+from kb_testing.fixtures import stored
 
 pytestmark = pytest.mark.postgres_only
 

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import os
+import random
 import tarfile
 import zipfile
 
@@ -352,10 +353,30 @@ def test_deep_nesting_is_refused_or_read(extraction):
             assert error.message
 
 
-def test_too_much_text_is_refused(make_extraction):
+def test_json_that_is_nested_deep_is_left_as_it_is(extraction):
+    deep = "[" * 33 + "1" + "]" * 33
+    assert extraction.extract(deep.encode(), "a.json").text == deep
+    assert extraction.extract(deep[1:-1].encode(), "a.json").text.count("\n") == 64
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_half_a_character_in_json_is_replaced(extraction, name):
+    assert (
+        "\ufffd river" in extraction.extract(b'{"a": "\\ud800 river"}\n{"b": 1}'[: 22 if name == "a.json" else None], name).text
+    )
+
+
+def test_a_notebook_that_is_nested_deep_is_text(extraction):
+    deep = '{"cells":' + "[" * 100_000
+    assert extraction.extract(deep.encode(), "a.ipynb").text == deep
+
+
+def test_too_much_text_is_cut_and_that_is_said(make_extraction):
     extraction = make_extraction(max_text_chars=1000)
     for data, name in ((b"word " * 300, "a.txt"), (b"<p>" + b"word " * 300, "a.html")):
-        assert "KB_MAX_TEXT_CHARS" in refused(extraction, data, name)
+        extracted = extraction.extract(data, name)
+        assert len(extracted.text) <= 1000
+        assert extracted.metadata["truncated"]["kept"] == len(extracted.text) < extracted.metadata["truncated"]["characters"]
 
 
 # Detection
@@ -385,3 +406,126 @@ def test_too_much_text_is_refused(make_extraction):
 )
 def test_detection(data, name, kind):
     assert detect(data, name) == kind
+
+
+# Old encodings and formats
+
+
+@pytest.mark.parametrize("page", ["1252", "932"])
+def test_an_rtf_document_is_decoded_by_the_code_pages_of_its_fonts(extraction, page):
+    words = "".join(f"\\'{byte:02x}" for byte in "日本語のタイトル".encode("cp932"))
+    fonts = r"{\fonttbl{\f0\fnil\fcharset0 Arial;}{\f1\fnil\fcharset128 MS Mincho;}{\f2\fnil\fcharset204 Arial;}}"
+    title = r"{\info{\title \f1 " + words + "}}"
+    russian = "".join(f"\\'{byte:02x}" for byte in "Привет".encode("cp1251"))
+    source = rf"{{\rtf1\ansi\ansicpg{page}\deff0{fonts}{title}\f1 {words}\par\f2 {russian}\par\f0 plain\par}}"
+
+    extracted = extraction.extract(source.encode(), "a.rtf")
+
+    assert "日本語のタイトル" in extracted.text and "Привет" in extracted.text and "plain" in extracted.text
+    assert extracted.title == "日本語のタイトル"
+
+
+def _with_parts(source: bytes, parts: dict[str, str], body: tuple[str, str] | None = None) -> bytes:
+    """An Office file with more parts, and with `body` one piece of its main part replaced."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(source)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if body and name == "word/document.xml":
+                data = data.decode().replace(*body).encode()
+            new.writestr(name, data)
+        for name, text in parts.items():
+            new.writestr(name, text)
+    return out.getvalue()
+
+
+_CHART = (
+    '<c:chartSpace xmlns:c="urn:c" xmlns:a="urn:a"><c:title><a:p><a:r><a:t>Sales of </a:t></a:r><a:r><a:t>marmalade</a:t></a:r>'
+    "</a:p></c:title><c:strCache><c:pt><c:v>Novosibirsk</c:v></c:pt></c:strCache>"
+    "<c:numCache><c:pt><c:v>0.4711</c:v></c:pt></c:numCache></c:chartSpace>"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "folder"),
+    [(docx("A medlar is bletted."), "a.docx", "word"), (xlsx(), "a.xlsx", "xl")],
+    ids=["docx", "xlsx"],
+)
+def test_the_words_of_a_chart_are_read_and_not_its_numbers(extraction, source, name, folder):
+    plain = extraction.extract(source, name).text
+    text = extraction.extract(_with_parts(source, {f"{folder}/charts/chart1.xml": _CHART}), name).text
+
+    assert text == f"{plain.strip()}\n\nSales of marmalade\n\nNovosibirsk"
+
+
+def test_a_text_box_hides_no_words_of_its_paragraph(extraction):
+    inner = "<w:txbxContent><w:p><w:r><w:t>In a marmot box</w:t></w:r></w:p></w:txbxContent>"
+    box = f"<w:p><w:r><w:t>Beside the box</w:t></w:r><w:r><w:pict>{inner}</w:pict></w:r></w:p></w:body>"
+    text = extraction.extract(_with_parts(docx("A medlar is bletted."), {}, body=("</w:body>", box)), "a.docx").text
+
+    assert [text.count(words) for words in ("A medlar is bletted.", "Beside the box", "In a marmot box")] == [1, 1, 1]
+
+
+def _escaped(byte: int) -> str:
+    return f"\\'{byte:02x}"
+
+
+def _second_byte_plain(byte: int) -> str:
+    return chr(byte) if byte < 128 and chr(byte) not in "\\{}" else _escaped(byte)
+
+
+def _raw(byte: int) -> str:
+    return f"\\{chr(byte)}" if chr(byte) in "\\{}" else chr(byte)
+
+
+@pytest.mark.parametrize("write", [_escaped, _second_byte_plain, _raw], ids=lambda write: write.__name__)
+@pytest.mark.parametrize("page", [r"\ansicpg932", r"\ansicpg1252", ""])
+def test_an_rtf_document_in_shift_jis_is_read_however_its_bytes_are_written(extraction, page, write):
+    # ソ, 表 and 能 have a backslash for their second byte.
+    words = "吾輩は猫である。表示ソース能"
+    body = "".join(map(write, words.encode("cp932")))
+    source = rf"{{\rtf1\ansi{page}\deff0{{\fonttbl{{\f0\fnil\fcharset128 MS Mincho;}}}}\f0 {body}\par}}"
+
+    assert extraction.extract(source.encode("latin-1"), "a.rtf").text.strip() == words
+
+
+def test_spaces_between_chinese_letters_of_a_pdf_go_and_others_stay():
+    from kb_formats.pdf import _clean
+
+    assert _clean("浅 谈 校 长 的 魅 力") == "浅谈校长的魅力"
+    assert _clean("日本語 テキスト") == "日本語 テキスト"
+    assert _clean("부산 시 청") == "부산 시 청"
+
+
+@pytest.mark.parametrize("charset", ["shift_jis", "euc-jp", "iso-2022-jp"])
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("a.html", '<html><head><meta charset="{}"></head><body><p>{}</p></body></html>'),
+        ("a.xml", '<?xml version="1.0" encoding="{}"?><a>{}</a>'),
+    ],
+)
+def test_markup_is_read_in_the_japanese_encoding_it_declares(extraction, charset, name, source):
+    words = "これは日本語の文書です。"
+
+    assert words in extraction.extract(source.format(charset, words).encode(charset), name).text
+
+
+def test_a_stray_zero_does_not_make_a_text_binary(extraction):
+    text = b"A log of the night shift.\n" * 20
+
+    assert extraction.extract(text + b"\x00" + text, "a.log").text.count("night shift") == 40
+    assert "binary" in refused(extraction, text + bytes(len(text)), "a.txt")
+    assert "binary" in refused(extraction, random.Random(1).randbytes(50_000), "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "words"),
+    [
+        (b"\xffWPC" + bytes(200), "letter.doc", "WordPerfect"),
+        (b"\x09\x04\x06\x00\x00\x00\x10\x00" + bytes(200), "table.xls", "Excel workbook of version 4"),
+    ],
+)
+def test_an_old_format_is_named_and_not_called_damaged(extraction, data, name, words):
+    message = refused(extraction, data, name)
+    assert words in message and "damaged" not in message

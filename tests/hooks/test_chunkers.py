@@ -8,7 +8,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install
+from kb_testing.fixtures import Install
 
 # A chunk for each line, or whatever the text orders.
 BY_LINE = """
@@ -38,7 +38,6 @@ def lines(extracted):
 def engine(kb_home: Path, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch):
     kb_plugin("lines", BY_LINE)
     monkeypatch.setenv("KB_CHUNKER", "lines")
-    monkeypatch.setenv("KB_EXTRACT_TIMEOUT", "2")
     with connect() as made:
         yield made
 
@@ -55,7 +54,6 @@ def test_files_and_notes_are_cut_by_the_chunker_that_was_chosen(engine: Engine) 
 @pytest.mark.parametrize(
     ("order", "reason"),
     [
-        ("hang", "reading took longer than 2 s (KB_EXTRACT_TIMEOUT)"),
         ("crash", "the file made its reader crash"),
         ("raise", "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)"),
         ("strange", "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)"),
@@ -66,4 +64,12 @@ def test_a_chunker_that_fails_costs_the_file_it_fails_on(engine: Engine, order: 
         engine.add_file(f"{order}.txt", order.encode())
     assert refused.value.body["message"].startswith(reason)
     assert "secret" not in str(refused.value.body)
+    assert engine.add_file("a.txt", b"zebras")["document"]["chunk_count"] == 1
+
+
+def test_a_chunker_that_hangs_costs_the_file_it_hangs_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_EXTRACT_TIMEOUT", "2")
+    with connect() as impatient, pytest.raises(EngineError) as refused:
+        impatient.add_file("hang.txt", b"hang")
+    assert refused.value.body["message"].startswith("reading took longer than 2 s (KB_EXTRACT_TIMEOUT)")
     assert engine.add_file("a.txt", b"zebras")["document"]["chunk_count"] == 1

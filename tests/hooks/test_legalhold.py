@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,14 @@ import anyio
 import pytest
 
 from kb_framework.app import open_kb
+from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.client import AsgiTransport, Engine, connect
+from kb_framework.client import Engine, connect
+from kb_framework.edges.http.app import create_app
+from kb_framework.edges.mcp.server import bind_tools
 from kb_framework.errors import EngineError
-from kb_framework.mcp_server import bind_tools
 from kb_framework.plugins import Plugins
-from kb_framework.testing import Install, Run, RunningServer, stored, stored_tables
-from kb_framework.web import create_app
+from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp, stored, stored_tables
 
 pytest.importorskip(
     "kb_legalhold", reason="kb-legalhold is not installed: pip install --no-deps ./tests/third_party/kb_legalhold"
@@ -163,7 +163,7 @@ def test_a_sealed_document_is_not_matched_by_any_selection(kb_engine: Engine) ->
     kb_engine.place_hold([sealed], sealed=True)
 
     preview = kb_engine.bulk_preview("delete", tags=["old"])
-    by_tag = kb_engine.bulk_delete(tags=["old"])
+    by_tag = kb_engine.bulk_delete(tags=["old"], force=True)
     by_id = kb_engine.bulk_delete(document_ids=[sealed])
 
     assert preview["matched"] == 1
@@ -394,7 +394,7 @@ def test_the_commands_say_what_is_wrong(kb_run: Run) -> None:
     missing = kb_run("hold", "place", "7", "--json")
 
     assert without.returncode == 2
-    assert "give the ids of documents" in without.stderr
+    assert "no document_ids given: kb hold place DOCUMENT_IDS" in without.stderr
     assert missing.returncode == 1
     assert json.loads(missing.stderr)["code"] == "not_found"
 
@@ -410,15 +410,12 @@ def test_removing_a_document_on_hold_on_the_command_line_is_refused(kb_run: Run)
 
 
 def test_the_tools_place_and_list_over_a_real_mcp_client(kb_engine: Engine, kb_home: Path) -> None:
-    from mcp import Client, StdioServerParameters
+    from mcp import Client
 
     held = note(kb_engine, "one")
-    parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "kb_framework", "mcp", "--profile", "curate"], env=dict(os.environ)
-    )
 
     async def ask() -> tuple[Any, Any, Any, Any]:
-        async with Client(parameters) as client:
+        async with Client(kb_mcp("--profile", "curate")) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             placed = await client.call_tool("kb_hold_place", {"document_ids": f"[{held}]", "matter": "Doe v. Roe"})
             listed = await client.call_tool("kb_hold_list", {})

@@ -7,34 +7,37 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.testing import Install
+from kb_testing.fixtures import Install
 
 TEXTS = ("apple pie", "apple", "apple and pear and plum", "pear", "plum pie")
 QUERIES = [{"query": query, "k": 3} for query in ("apple", "pear", "plum pie")]
 
 FUSER = """
 from kb_framework import api, hookimpl
-from kb_framework.columns import Hits
 
 asked = []
 
 @hookimpl
-def kb_fuse_hits(query, lists):
-    asked.append(query.text)
-    assert all(type(found) is list and type(found[0]) is api.Candidate for found in lists.values())
-    if query.text == "pear":
+def kb_fuse_hits(queries, lists):
+    asked.append(tuple(query.text for query in queries))
+    if "pear" in asked[-1]:
         raise RuntimeError("no pears")
-    return [api.Hit(item.chunk, item.score, {}, {}) for item in lists["lexical"][::-1]]
+    return [[api.Hit(item.chunk, item.score, {}, {}) for item in list(found["lexical"])[::-1]] for found in lists]
 """
-TOGETHER = """
+COLUMNS = """
+from kb_framework import hookimpl
+from kb_framework.pipelines.columns import Hits
+
+asked = []
+
 @hookimpl
-def kb_fuse_many(queries, lists):
+def kb_fuse_hits(queries, lists):
     asked.append(tuple(query.text for query in queries))
     return [Hits(found["lexical"].chunks[::-1], found["lexical"].scores[::-1], {}) for found in lists]
 """
 RETRIEVER = """
 from kb_framework import api, hookimpl
-from kb_framework.store.chunks import allowed_chunks
+from kb_framework.storage.chunks import allowed_chunks
 
 asked = []
 
@@ -67,23 +70,26 @@ def shown(items: list[Any]) -> list[Any]:
     return [item["error"]["code"] if item["error"] else [hit["title"] for hit in item["response"]["hits"]] for item in items]
 
 
-def test_a_fuser_of_one_search_at_a_time_is_given_lists_and_fails_alone(kb_home, kb_plugin: Install) -> None:
+def test_a_fuser_that_fails_for_one_of_several_fails_for_that_one_alone(kb_home, kb_plugin: Install) -> None:
     import sys
 
     kb_plugin("fuser", FUSER, module="kb_one_fuser")
     with connect() as engine:
         filled(engine)
-        found = shown(engine.bulk_search(QUERIES)["results"])
+        results = engine.bulk_search(QUERIES)["results"]
+        found = shown(results)
 
-    assert sys.modules["kb_one_fuser"].asked == ["apple", "pear", "plum pie"]
-    assert found[1] == "plugin_failed"
+    assert sys.modules["kb_one_fuser"].asked == [("apple", "pear", "plum pie"), ("apple",), ("pear",), ("plum pie",)]
+    assert found[1][0] == "pear"
+    assert "plugin 'fuser' failed in kb_fuse_hits" in results[1]["response"]["hint"]
+    assert results[0]["response"]["hint"] is None
     assert found[0][-1] == "apple" and found[2][-1] == "plum pie"
 
 
-def test_a_fuser_of_many_is_asked_once_and_for_a_single_search_too(kb_home, kb_plugin: Install) -> None:
+def test_a_fuser_is_called_once_for_several_searches_and_for_a_single_one_too(kb_home, kb_plugin: Install) -> None:
     import sys
 
-    kb_plugin("fuser", FUSER + TOGETHER, module="kb_many_fuser")
+    kb_plugin("fuser", COLUMNS, module="kb_many_fuser")
     with connect() as engine:
         filled(engine)
         found = shown(engine.bulk_search(QUERIES)["results"])
@@ -94,19 +100,16 @@ def test_a_fuser_of_many_is_asked_once_and_for_a_single_search_too(kb_home, kb_p
     assert found[0][-1] == "apple"
 
 
-def test_if_fusing_many_fails_each_is_fused_alone(kb_home, kb_plugin: Install) -> None:
-    import sys
-
-    kb_plugin("fuser", FUSER + TOGETHER.replace("return ", "raise RuntimeError('not together') #"), module="kb_bad_fuser")
+def test_a_fuser_that_passes_leaves_the_searches_to_the_next_one(kb_home, kb_plugin: Install) -> None:
     with connect() as engine:
         filled(engine)
-        found = shown(engine.bulk_search(QUERIES)["results"])
-        told = engine.get("/health")["plugins"]["errors"]["fuser"]
+        before = shown(engine.bulk_search(QUERIES)["results"])
+    kb_plugin("fuser", COLUMNS.replace("return [", "return None and ["), module="kb_passing_fuser")
+    with connect() as engine:
+        after = engine.bulk_search(QUERIES)["results"]
 
-    assert sys.modules["kb_bad_fuser"].asked == [("apple", "pear", "plum pie"), "apple", "pear", "plum pie"]
-    assert found[1] == "plugin_failed"
-    assert found[0] and found[2]
-    assert "kb_fuse_many" in told[0]
+    assert shown(after) == before
+    assert [item["response"]["hint"] for item in after] == [None] * 3
 
 
 @pytest.mark.parametrize(("more", "module"), [("", "kb_one_retriever"), (ALL, "kb_many_retriever")], ids=["one", "many"])
@@ -139,7 +142,7 @@ def test_a_retriever_that_fails_for_one_query_fails_for_that_one_alone(kb_home, 
 def test_a_narrowing_that_looks_at_the_query_is_asked_for_each(kb_home, kb_plugin: Install) -> None:
     narrowing = """
 from kb_framework import hookimpl
-from kb_framework.store.tables import documents
+from kb_framework.storage.tables import documents
 
 @hookimpl
 def kb_narrow_retrieval(query):

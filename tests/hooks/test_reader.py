@@ -7,12 +7,12 @@ import json
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.errors import EngineError
-from kb_framework.testing import Install
+from kb_framework.errors import InvalidInput
+from kb_testing.fixtures import Install
 
 SHY = """
 from kb_framework import hookimpl
-from kb_framework.store.tables import documents
+from kb_framework.storage.tables import documents
 
 @hookimpl
 def kb_narrow_retrieval(actor):
@@ -41,7 +41,7 @@ def test_a_search_for_a_model_leaves_out_what_a_plugin_keeps_from_models(engine:
 
 def test_every_mcp_tool_reads_for_a_model(engine: Engine) -> None:
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.mcp_server import _call, bind_tools
+    from kb_framework.edges.mcp.server import _call, bind_tools
     from kb_framework.plugins import Plugins
 
     tools = bind_tools(Plugins(read_bootstrap()), "admin")
@@ -55,7 +55,7 @@ def test_every_mcp_tool_reads_for_a_model(engine: Engine) -> None:
 
 
 def test_a_reader_that_is_neither_person_nor_model_is_refused(engine: Engine) -> None:
-    with pytest.raises(EngineError) as refused:
+    with pytest.raises(InvalidInput) as refused:
         engine.read_by("robot").search("harbours")  # type: ignore[arg-type]
 
     assert refused.value.http_status == 400

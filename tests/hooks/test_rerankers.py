@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb_framework.client import connect
-from kb_framework.testing import Install
+from kb_testing.fixtures import Install
 
 PLUGIN = """
 from kb_framework import api, hookimpl

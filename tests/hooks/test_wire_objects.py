@@ -9,7 +9,7 @@ import pytest
 
 from kb_framework.client import connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install
+from kb_testing.fixtures import Install
 
 PLUGIN = """
 from pydantic import BaseModel

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.cli import run
+from kb_framework.edges.cli.app import run
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from kb_framework.app import KB, open_kb
-from kb_framework.client import AsgiTransport, Engine
-from kb_framework.store.tables import chunks, now, organizations
-from kb_framework.web import create_app
+from kb_framework.asgi import AsgiTransport
+from kb_framework.client import Engine
+from kb_framework.edges.http.app import create_app
+from kb_framework.storage.tables import chunks, now, organizations
 
 OTHER = "00000000-0000-4000-8000-00000000000f"
 
@@ -107,7 +108,7 @@ def test_s3_each_organization_has_a_revision_of_its_own(kb: KB, engine: Engine) 
 def test_s3_a_repair_moves_the_revision_of_everyone_it_may_concern(kb: KB, engine: Engine) -> None:
     engine.add_note("first")
     with kb.store.write() as tx:
-        tx.backend.remove_text(tx.connection, tx.organization_id, sa.select(chunks.c.seq))
+        tx.text.remove(sa.select(chunks.c.seq))
     before = revision(kb), revision(kb, OTHER)
 
     engine.post("/doctor/repair")

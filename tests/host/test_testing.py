@@ -1,4 +1,4 @@
-"""What the fixtures of `kb_framework.testing` promise to those who write tests with them."""
+"""What the fixtures of `kb_testing.fixtures` promise to those who write tests with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run
 
 PLUGIN = """
 from kb_framework import hookimpl

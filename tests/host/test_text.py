@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb_framework.store.text import (
+from kb_framework.storage.text import (
     _PLACE,
     MAX_TERMS,
     _fold,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.cli import run
 from kb_framework.client import Engine
-from kb_framework.testing import Run
+from kb_framework.edges.cli.app import run
+from kb_testing.fixtures import Run
 
 
 @pytest.fixture

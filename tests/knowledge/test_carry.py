@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.testing import Move, Run
+from kb_testing.fixtures import Move, Run
 
 PARTS = {name: f"# {name}\n\n" + f"words about {name} that go on. " * 60 for name in ("alpha", "beta", "gamma")}
 

@@ -14,8 +14,8 @@ from kb_knowledge.settings import KnowledgeSettings
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install
 from kb_framework.tokens import token_count
+from kb_testing.fixtures import Install
 
 Add = Callable[..., str]
 GOLDEN = Path(__file__).parent / "golden"

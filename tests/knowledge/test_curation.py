@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Run, stored
+from kb_testing.fixtures import Run, stored
 
 Add = Callable[..., str]
 CHANGES = {
@@ -356,12 +356,12 @@ def test_k3_events_are_filtered_by_who_what_and_when(kb_engine: Engine, chunk_of
 
 
 def test_k3_events_are_exported_as_lines_oldest_first(kb_engine: Engine, chunk_of: Add) -> None:
-    assert b"".join(kb_engine.export_events()) == b""
+    assert kb_engine.export_events() == b""
     chunk = chunk_of("a chunk")
     kb_engine.deactivate_chunk(chunk)
     kb_engine.activate_chunk(chunk)
 
-    lines = b"".join(kb_engine.export_events()).decode().splitlines()
+    lines = kb_engine.export_events().decode().splitlines()
 
     assert [json.loads(line)["event_type"] for line in lines] == ["deactivated", "activated"]
     assert json.loads(lines[0]).keys() == kb_engine.list_events()["data"][0].keys()

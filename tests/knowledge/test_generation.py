@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +18,13 @@ from typing import Any
 import anyio
 import pytest
 from kb_knowledge.models import Citation
-from kb_knowledge.openai import OpenAI
-from kb_knowledge.settings import KnowledgeSettings
 from kb_knowledge.snapshots import check_citations
+from kb_models.openai_generator import OpenAIGenerator
+from kb_models.settings import ModelsSettings
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError, GeneratorRefused, GeneratorUnavailable
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run, kb_line, start_server, stop_server
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
@@ -97,15 +101,20 @@ def server() -> Iterator[Server]:
     running.server_close()
 
 
-def generator(server: Server, **more: Any) -> OpenAI:
-    values = {"generator_url": server.url, "generator_model": "small", "generator_timeout": 5.0, **more}
-    return OpenAI(KnowledgeSettings(**values))
+def generator(server: Server, **more: Any) -> OpenAIGenerator:
+    values = {
+        "knowledge_generator_url": server.url,
+        "knowledge_generator_model": "small",
+        "knowledge_generator_timeout": 5.0,
+        **more,
+    }
+    return OpenAIGenerator(ModelsSettings(**values))
 
 
 def test_k8_the_endpoint_is_asked_for_a_stream_and_its_pieces_come_one_by_one(server: Server) -> None:
     server.next = [streamed("It ", "is ", "deep.")]
 
-    assert list(generator(server, generator_api_key="k1").generate("How deep?")) == ["It ", "is ", "deep."]
+    assert list(generator(server, knowledge_generator_api_key="k1").generate("How deep?")) == ["It ", "is ", "deep."]
     (body,) = server.bodies
     assert (body["model"], body["stream"], body["messages"]) == ("small", True, [{"role": "user", "content": "How deep?"}])
     assert server.keys == ["Bearer k1"]
@@ -145,7 +154,7 @@ def test_k8_a_wrong_key_is_named_and_never_shown(server: Server) -> None:
     server.next = [plain(401, {"error": {"message": "the key k-secret is wrong"}})]
 
     with pytest.raises(GeneratorUnavailable) as refused:
-        list(generator(server, generator_api_key="k-secret").generate("How deep?"))
+        list(generator(server, knowledge_generator_api_key="k-secret").generate("How deep?"))
     assert "k-secret" not in refused.value.message
     assert "KB_KNOWLEDGE_GENERATOR_API_KEY" in str(refused.value.hint)
 
@@ -167,20 +176,20 @@ def test_k8_half_an_answer_is_no_answer(server: Server, behaviour: Behaviour, wo
     server.next = [behaviour]
 
     with pytest.raises(GeneratorUnavailable, match=words):
-        list(generator(server, generator_max_tokens=100).generate("How deep?"))
+        list(generator(server, knowledge_generator_max_tokens=100).generate("How deep?"))
 
 
 def test_k8_an_endpoint_that_does_not_answer_is_given_up(server: Server) -> None:
-    server.next = [lambda _: server.over.wait(60) and None]
+    server.next = [lambda _: server.over.wait(600) and None]
 
     began = time.monotonic()
     with pytest.raises(GeneratorUnavailable, match=r"0.2 seconds \(KB_KNOWLEDGE_GENERATOR_TIMEOUT\)"):
-        list(generator(server, generator_timeout=0.2).generate("How deep?"))
-    assert time.monotonic() - began < 10
+        list(generator(server, knowledge_generator_timeout=0.2).generate("How deep?"))
+    assert time.monotonic() - began < 300
 
 
 def test_k8_without_an_address_it_says_what_to_set() -> None:
-    assert "KB_KNOWLEDGE_GENERATOR_URL" in str(OpenAI(KnowledgeSettings()).problem)
+    assert "KB_KNOWLEDGE_GENERATOR_URL" in str(OpenAIGenerator(ModelsSettings()).problem)
 
 
 # Asking
@@ -315,6 +324,94 @@ def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Eng
     assert json.loads(here("impact", shown["chunks"][0]["chunk_id"], "--json").stdout)["meta"]["total"] == 2
 
 
+# An answer as it comes
+
+
+def halting(server: Server, heard: threading.Event) -> Behaviour:
+    """Sends the second half of an answer only when somebody has read the first."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        first, second = ({"choices": [{"delta": {"content": text}}]} for text in ("It is 14 m ", "deep [F1]."))
+        handler.send_response(200)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(f"data: {json.dumps(first)}\n\n".encode())
+        if heard.wait(600):
+            handler.wfile.write(f"data: {json.dumps(second)}\n\ndata: [DONE]\n\n".encode())
+        handler.close_connection = True
+
+    return answer
+
+
+def test_k8_the_pieces_of_an_answer_come_before_it_is_complete(asking: Engine, server: Server) -> None:
+    heard = threading.Event()
+    server.next = [halting(server, heard)]
+    lines = asking.stream_answer("How deep is the harbour?")
+
+    assert next(lines) == {"text": "It is 14 m "}
+    heard.set()
+    *pieces, last = lines
+
+    assert pieces == [{"text": "deep [F1]."}]
+    assert last["asked"]["answer"]["text"] == "It is 14 m deep [F1]."
+    assert asking.get_snapshot(last["asked"]["snapshot_id"])["answer"] == last["asked"]["answer"]
+
+
+def test_k8_the_pieces_come_from_a_running_engine_too(kb_home: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = threading.Event()
+    server.next = [halting(server, heard)]
+    for name, value in {"": "openai", "_URL": server.url, "_MODEL": "small"}.items():
+        monkeypatch.setenv(f"KB_KNOWLEDGE_GENERATOR{name}", value)
+    running = start_server()
+    try:
+        with connect() as engine:
+            engine.add_note("The harbour is 14 m deep.", title="Guide")
+            lines = engine.stream_answer("How deep is the harbour?")
+
+            assert next(lines) == {"text": "It is 14 m "}
+            heard.set()
+            assert [*lines][-1]["asked"]["answer"]["text"] == "It is 14 m deep [F1]."
+    finally:
+        heard.set()
+        stop_server(running)
+
+
+def test_k8_an_error_at_the_beginning_has_its_status_and_a_later_one_ends_the_pieces(asking: Engine, server: Server) -> None:
+    server.next = [plain(401, {}), streamed("It is ", end=False)]
+
+    with pytest.raises(EngineError) as refused:
+        next(asking.stream_answer("How deep is the harbour?"))
+    lines = asking.stream_answer("How deep is the harbour?")
+
+    assert (refused.value.http_status, refused.value.code) == (503, "generator_unavailable")
+    assert next(lines) == {"text": "It is "}
+    with pytest.raises(EngineError, match="broke off") as broken:
+        next(lines)
+    assert broken.value.code == "generator_unavailable"
+
+
+def test_k8_kb_ask_shows_the_answer_in_a_terminal_as_it_comes(asking: Engine, server: Server) -> None:
+    heard = threading.Event()
+    server.next = [halting(server, heard)]
+    controlling, terminal = pty.openpty()
+    process = subprocess.Popen(kb_line("ask", "How deep is the harbour?"), stdout=terminal)
+    os.close(terminal)
+    shown = b""
+    while b"14 m " not in shown:
+        shown += os.read(controlling, 1000)
+    assert b"snapshot" not in shown
+    heard.set()
+    assert process.wait(600) == 0
+    with contextlib.suppress(OSError):
+        while part := os.read(controlling, 1000):
+            shown += part
+    os.close(controlling)
+
+    text = shown.decode().replace("\r\n", "\n")
+    assert text.startswith("It is 14 m deep [F1].\n\n[F1] Guide")
+    assert "\nsnapshot " in text
+
+
 # MCP sampling
 
 
@@ -324,7 +421,7 @@ def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, 
     from mcp import Client
 
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.mcp_server import create_server
+    from kb_framework.edges.mcp.server import create_server
     from kb_framework.plugins import Plugins
 
     kb_engine.add_note("The harbour is 14 m deep.")
@@ -354,7 +451,7 @@ def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(kb
     from mcp import Client
 
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.mcp_server import create_server
+    from kb_framework.edges.mcp.server import create_server
     from kb_framework.plugins import Plugins
 
     kb_engine.add_note("The harbour is 14 m deep.")

@@ -11,7 +11,7 @@ import pytest
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
-from kb_framework.testing import Run
+from kb_testing.fixtures import Run
 
 Add = Callable[..., str]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine
-from kb_framework.testing import Install, stored
+from kb_testing.fixtures import Install, stored
 
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 
@@ -50,7 +50,7 @@ def letters(kb_plugin: Install) -> None:
 
 
 def open_database(home: Path) -> Any:
-    connection = dbapi2.connect(str(home / "kb.sqlite"), isolation_level=None, timeout=30)
+    connection = dbapi2.connect(str(home / "kb.sqlite"), isolation_level=None, timeout=600)
     connection.enable_load_extension(True)
     connection.load_extension(str(Path(importlib.import_module("sqlite_vec").__file__).with_name("vec0")))
     return connection

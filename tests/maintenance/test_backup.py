@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kb_maintenance.archive import ArchiveWriter
 
 from kb_framework.client import Engine, connect
-from kb_framework.testing import Run, RunningServer
+from kb_testing.fixtures import Run, RunningServer
 
 from .conftest import doctor, everything, fill
 
@@ -74,13 +75,22 @@ def test_a_damaged_backup_is_refused_and_nothing_is_touched(filled: tuple[dict, 
         assert everything(engine) == before
 
 
-def test_a_backup_whose_database_is_unsound_is_refused(
+def test_no_backup_is_made_of_an_unsound_database_and_none_is_restored(
     filled: tuple[dict, Path], kb_home: Path, tmp_path: Path, kb_run: Run, sql: Sql
 ) -> None:
     sql("PRAGMA foreign_keys=OFF")
     sql("DELETE FROM documents WHERE id = 1")
     unsound = tmp_path / "unsound.backup"
-    assert kb_run("backup", str(unsound)).returncode == 0
+
+    refused = kb_run("backup", str(unsound))
+
+    assert refused.returncode == 3
+    assert "the database is damaged" in refused.stderr
+    assert "kb doctor --repair" in refused.stderr
+    assert not unsound.exists()
+    writer = ArchiveWriter("kb-backup")
+    sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    unsound.write_bytes(b"".join([*writer.member("kb.sqlite", [(kb_home / "kb.sqlite").read_bytes()]), *writer.finish({})]))
 
     done = kb_run("restore", str(unsound), "--force")
 
@@ -145,3 +155,12 @@ def test_an_existing_file_is_not_overwritten_by_accident(filled: tuple[dict, Pat
     assert backup.read_bytes() == before
     assert kb_run("backup", str(backup), "--force").returncode == 0
     assert zipfile.is_zipfile(backup)
+
+
+def test_an_archive_of_the_other_command_says_which_takes_it(kb_run: Run, tmp_path: Path) -> None:
+    assert kb_run("note", "a text").returncode == 0
+    backup, export = str(tmp_path / "a.zip"), str(tmp_path / "a.kbz")
+    assert (kb_run("backup", backup).returncode, kb_run("export", export).returncode) == (0, 0)
+
+    assert "it is a backup: kb restore takes it" in kb_run("import", backup).stderr
+    assert "it is an export: kb import takes it" in kb_run("restore", export, "--force").stderr

@@ -22,8 +22,9 @@ from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.plugins import Plugins
-from kb_framework.store.migrations import index_anew
-from kb_framework.testing import Install, Run, start_server, stop_server, stored
+from kb_framework.remote import ADDRESS_FILE
+from kb_framework.storage.migrations import HOST_MIGRATIONS, index_anew
+from kb_testing.fixtures import Install, Run, start_server, stop_server, stored
 
 from .conftest import dbapi2, doctor, fill, open_database
 
@@ -164,7 +165,7 @@ def test_a_copy_that_was_killed_goes_on_where_it_stopped(
     source: Path, target: str, kb_run: Run, monkeypatch: Here, rows: int
 ) -> None:
     before = everything(monkeypatch)
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, str(rows)], capture_output=True, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, str(rows)], capture_output=True, timeout=600)
     assert killed.returncode == 9, killed.stderr
     # Nobody takes half of it for the whole.
     opened = kb_run("list", KB_DATABASE_URL=target)
@@ -183,7 +184,7 @@ def test_a_copy_that_was_killed_goes_on_where_it_stopped(
 def test_a_source_that_changed_since_is_not_mixed_with_what_it_was(
     source: Path, target: str, kb_run: Run, monkeypatch: Here
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "20"], capture_output=True, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "20"], capture_output=True, timeout=600)
     assert killed.returncode == 9, killed.stderr
     with connect() as engine:
         engine.add_note("one more")
@@ -193,9 +194,22 @@ def test_a_source_that_changed_since_is_not_mixed_with_what_it_was(
     assert (done.returncode, "before it was changed" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_database_with_documents_is_refused_untouched(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+def test_a_new_database_beside_the_files_of_another_names_migrate_store(source: Path, target: str, kb_run: Run) -> None:
+    for command in (["list"], ["doctor", "--repair"]):
+        refused = kb_run(*command, KB_DATABASE_URL=target)
+
+        assert refused.returncode == 3, command
+        assert "6 stored files of its SQLite database" in refused.stdout + refused.stderr
+        assert "kb migrate-store" in refused.stdout + refused.stderr
+    assert not (source.parent / "lost-files").exists()
+
+
+def test_a_database_with_documents_is_refused_untouched(
+    source: Path, target: str, kb_run: Run, tmp_path: Path, monkeypatch: Here
+) -> None:
     with monkeypatch.context() as patched:
         use(patched, target)
+        patched.setenv("KB_DATA_DIR", str(tmp_path / "other"))
         with connect() as engine:
             engine.add_note("mine")
             before = engine.list_documents()
@@ -228,7 +242,7 @@ def test_a_source_that_this_program_does_not_know_is_refused(
         engine.add_note("zebras")
     changes = {
         "UPDATE kb_migrations SET version = 99 WHERE plugin = 'host' AND version = 1": "newer version",
-        "DELETE FROM kb_migrations WHERE plugin = 'host' AND version = 6": "older version",
+        f"DELETE FROM kb_migrations WHERE plugin = 'host' AND version = {HOST_MIGRATIONS[-1][0]}": "older version",
         "INSERT INTO kb_migrations VALUES ('garden', 1, 'plants', '2026-01-01')": "garden",
         "DROP TABLE kb_migrations": "no database of a knowledge base",
         "ALTER TABLE documents ADD COLUMN colour TEXT": "the columns colour of documents",
@@ -354,8 +368,9 @@ def test_a_source_whose_engine_is_slow_to_answer_is_refused_as_well(
     monkeypatch.delenv("KB_DATABASE_URL")
     server = start_server()
     # It goes on after longer than other commands wait for an engine.
-    server.process.send_signal(signal.SIGSTOP)
-    awake = threading.Timer(3, server.process.send_signal, [signal.SIGCONT])
+    number = json.loads((kb_home / ADDRESS_FILE).read_text(encoding="utf-8"))["pid"]
+    os.kill(number, signal.SIGSTOP)
+    awake = threading.Timer(3, os.kill, [number, signal.SIGCONT])
     awake.start()
     try:
         done = kb_run("migrate-store", str(kb_home / "kb.sqlite"), target)
@@ -402,7 +417,7 @@ def test_a_table_without_a_key_arrives_with_the_values_of_its_types(
 
 
 def test_a_copy_that_is_not_the_same_is_not_called_finished(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "150"], capture_output=True, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "150"], capture_output=True, timeout=600)
     assert killed.returncode == 9, killed.stderr
     with monkeypatch.context() as patched:
         use(patched, target)

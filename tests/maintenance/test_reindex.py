@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +13,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Run, stored_tables
+from kb_testing.fixtures import Run, kb_line, stored_tables
 
 from .conftest import doctor, environment, everything, fill, fragment
 
@@ -58,8 +55,21 @@ def test_an_embedder_can_be_named_and_the_hint_says_what_to_set(kb_engine: Engin
 
     done = kb_run("reindex", "--embedder", "letters")
 
-    assert (done.returncode, "KB_EMBEDDER=letters" in done.stderr) == (0, True)
+    assert (done.returncode, "kb config set embedder letters" in done.stderr) == (0, True)
     assert "available" in kb_run("reindex", "--embedder", "nonsense").stderr
+
+
+def test_an_embedder_of_the_environment_is_kept_as_the_command_says(kb_engine: Engine, letters: None, kb_run: Run) -> None:
+    fill(kb_engine)
+
+    done = kb_run("reindex", KB_EMBEDDER="letters")
+
+    assert "kb config set embedder letters" in done.stderr
+    # Without the variable a search says what to do, and answers by words.
+    assert "kb config set embedder letters" in kb_run("search", "zebras").stderr
+    assert kb_run("config", "set", "embedder", "letters").returncode == 0
+    assert kb_run("search", "zebras").stderr == ""
+    assert kb_run("reindex", KB_EMBEDDER="letters").stderr == ""
 
 
 def test_a_reindex_replaces_every_vector_and_drops_the_old_index(kb_engine: Engine, sql: Sql) -> None:
@@ -77,20 +87,19 @@ def test_a_reindex_replaces_every_vector_and_drops_the_old_index(kb_engine: Engi
 def killed(kb_home: Path, seen: Callable[[], bool], *arguments: str, **more: str) -> None:
     """Run `kb` and kill it, without a chance to clean up, as soon as something is seen."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework", *arguments],
+        kb_line(*arguments),
         env=environment(**more),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not seen():
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         assert time.monotonic() < end
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stderr:
-        process.stderr.close()
+    process.kill()
+    # Until all who have its standard error are gone.
+    process.communicate()
 
 
 def test_killed_half_way_the_old_vectors_stay_and_the_next_one_goes_on(

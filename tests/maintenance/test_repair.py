@@ -9,12 +9,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from kb_maintenance.repair import Repair
 
 from kb_framework.app import open_kb
-from kb_framework.client import Engine
-from kb_framework.repair import Repair
-from kb_framework.system import SystemService
-from kb_framework.testing import Run
+from kb_framework.client import Engine, connect
+from kb_testing.fixtures import Run
 
 from .conftest import doctor, everything, fill, fragment
 
@@ -181,7 +180,7 @@ def test_a_repair_that_is_given_up_at_any_moment_is_finished_by_the_next(kb_engi
         moments = 0
         while True:
             # Each time it gets one event further than the last time, unless nothing is left to do.
-            events = list(islice(Repair(kb.store, kb.files, kb.embedding, kb.upkeep, batch=2).steps(), moments + 1))
+            events = list(islice(Repair(kb.store, kb.services["embedding"], batch=2).steps(), moments + 1))
             if len(events) <= moments:
                 break
             moments += 1
@@ -199,7 +198,8 @@ def test_a_repair_that_takes_long_answers_meanwhile(kb_engine: Engine, sql: Sql)
     sql("DELETE FROM chunks_fts" if "KB_DATABASE_URL" in os.environ else "DELETE FROM chunks_fts_1")
     kb = open_kb()
     try:
-        service = SystemService(kb, "test", repair_seconds=0.0)
+        service = kb.services["doctor"]
+        service.step_seconds = 0.0
         answers = [service.repair()]
         while not answers[-1]["finished"]:
             answers.append(service.repair())
@@ -210,3 +210,22 @@ def test_a_repair_that_takes_long_answers_meanwhile(kb_engine: Engine, sql: Sql)
     assert answers[-1]["status"] == "ok"
     assert "indexed 6 chunks for full text" in answers[-1]["repairs"]
     assert everything(kb_engine) == before
+
+
+@pytest.mark.sqlite_only("PostgreSQL has no side index")
+def test_a_side_index_that_interrupted_commands_left_is_built_by_the_next_one(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_SIDE_INDEX_MIN_CHUNKS", "1000000")
+    with connect() as engine:
+        fill(engine, 30)
+    # From here on thirty chunks are many, and nothing that was written before is in a side index.
+    monkeypatch.setenv("KB_SIDE_INDEX_MIN_CHUNKS", "20")
+    with connect() as engine:
+        assert "without one" in "\n".join(doctor(engine)["problems"])
+
+    with connect() as engine:
+        engine.add_note("one more")
+
+    with connect() as engine:
+        assert doctor(engine)["status"] == "ok"

@@ -11,7 +11,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Install, Run
+from kb_testing.fixtures import Install, Run
 
 TIDES = "# Tides\n\nTides rise and fall twice a day because of the moon.\n"
 LINES = [
@@ -49,6 +49,17 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 
 # R1
+
+
+def test_r1_links_are_not_followed_and_a_deep_line_costs_its_file(engine: Engine, outside: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("the tides of the secret", encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "secret.md").write_text("the tides of another secret", encoding="utf-8")
+    (outside / "link.md").symlink_to(tmp_path / "secret.md")
+    (outside / "folder").symlink_to(tmp_path / "other")
+    (outside / "deep.ndjson").write_text("[" * 100_000, encoding="utf-8")
+
+    assert set(texts(engine.research_search("tides"))) == {TIDES.strip(), LINES[0]["text"], LINES[1]["text"]}
 
 
 def test_r1_the_store_and_files_that_were_not_added_are_searched(engine: Engine) -> None:
@@ -169,7 +180,7 @@ class Broken:
         found = engine.research_search("tides")
 
     assert texts(found) == ["The almanac knows tides."]
-    assert found["hint"] == "broken was left out: it failed"
+    assert found["hint"] == "broken was left out: plugin 'almanac' failed in the research source 'broken': RuntimeError"
 
 
 def test_r1_searches_are_kept_with_their_results(engine: Engine) -> None:
@@ -400,7 +411,7 @@ def test_r4_by_command(kb_home: Path, here: Run, outside: Path) -> None:
 
 def test_r4_by_tool(kb_engine: Engine) -> None:
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.mcp_server import _call, bind_tools
+    from kb_framework.edges.mcp.server import _call, bind_tools
     from kb_framework.plugins import Plugins
 
     tools = bind_tools(Plugins(read_bootstrap()), "write")
@@ -416,5 +427,8 @@ def test_r4_by_tool(kb_engine: Engine) -> None:
 def test_r4_without_the_knowledge_plugin_nothing_is_offered(kb_home: Path, monkeypatch) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge")
     with connect() as engine:
-        assert engine.get("/health")["plugins"] == {"failed": {}, "errors": {}}
+        plugins = engine.get("/health")["plugins"]
+        loaded = plugins.pop("loaded")
+        assert plugins == {"failed": {}, "errors": {}}
+        assert [name for name, words in loaded.items() if not words.startswith("active ")] == ["knowledge"]
         assert refused(lambda: engine.post("/research/search", {"query": "tides"})).http_status == 404

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.testing import StoreOf
+from kb_testing.fixtures import StoreOf
 
 NOTES: list[tuple[str, dict[str, Any]]] = [
     ("Access keys are rotated every 90 days.", {"title": "Keys", "tags": ["ops", "security"]}),

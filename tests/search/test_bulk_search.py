@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.testing import Run
-from kb_framework.testing_commands import Commands
 from kb_framework.tokens import token_count
+from kb_testing.commands import shared
+from kb_testing.fixtures import Run
 
 Wire = Callable[[Engine], Callable[[Any], None]]
 
@@ -224,19 +223,18 @@ def lines(*queries: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def here(corpus: Engine, kb_commands: Commands) -> Callable[..., subprocess.CompletedProcess[str]]:
+def here(corpus: Engine) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`kb` as a process of its own, over the shared corpus."""
     corpus_of = {name: value for name, value in os.environ.items() if name.startswith("KB_")}
 
     def run(*arguments: str, stdin: str = "", binary: bytes | None = None) -> subprocess.CompletedProcess[str]:
         if binary is None:
-            return kb_commands.run(arguments, stdin, **corpus_of)
+            return shared().run(arguments, stdin, **corpus_of)
         done = subprocess.run(
-            [sys.executable, "-m", "kb_framework", *arguments],
+            shared().line(*arguments),
             input=binary,
             capture_output=True,
             env={**os.environ, **corpus_of},
-            timeout=300,
         )
         return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kb_models.api import embedded_text
 
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
-from kb_framework.embedding import embedded_text
-from kb_framework.vectors import VectorRebuild
 
 
 def test_title_and_headings_come_first_unless_the_text_has_them() -> None:
@@ -31,7 +30,7 @@ def test_a_chunk_is_found_by_the_meaning_of_its_title(kb_home, rebuilt: bool) ->
         engine.add_note("It is open from nine to five.", title="The bakery")
     if rebuilt:
         kb = open_kb()
-        assert VectorRebuild(kb.store, kb.embedding).step(60).finished
+        assert kb.services["embedding"].rebuild().step(60).finished
         kb.close()
 
     with connect() as engine:

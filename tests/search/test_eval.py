@@ -10,7 +10,7 @@ import pytest
 from kb_search.evaluation import load_collection, ndcg, recall
 
 from kb_framework.errors import ConfigInvalid
-from kb_framework.testing import Run, stored
+from kb_testing.fixtures import Run, stored
 
 COLLECTION = Path(__file__).parent / "collection"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kb_search.filters import glob_regex
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
+from kb_framework.globs import glob_regex
 from kb_framework.tokens import token_count
 
 MODES = ("lexical", "vector", "hybrid")
@@ -28,7 +28,7 @@ def test_s1_without_filters_everything_with_the_word_is_found(corpus: Engine) ->
     [
         ({"tag": ["ops"]}, {"Keys", "Backups"}),
         ({"tag": ["ops", "security"]}, {"Keys", "Backups", "Hearsay"}),
-        ({"tags": ["ops", "security"]}, {"Keys", "Backups", "Hearsay"}),
+        ({"tags": ["ops", "security"]}, {"Keys"}),
         ({"tags": ["ops", "security"], "tags_match": "any"}, {"Keys", "Backups", "Hearsay"}),
         ({"tags": ["ops", "security"], "tags_match": "all"}, {"Keys"}),
         ({"tag": ["security"], "tags": ["ops"]}, {"Keys"}),
@@ -126,7 +126,6 @@ def test_s1_globs_mean_what_a_shell_means(pattern: str, yes: list[str], no: list
         ({"ingested_after": "yesterday"}, "ingested_after"),
         ({"ingested_after": "0001-01-01T00:00:00+14:00"}, "ingested_after"),
         ({"doc_id": "1"}, "doc_id"),
-        ({"path_glob": ""}, "path_glob"),
         ({"facets": "yes"}, "facets"),
         ({"nosuch": 1}, "nosuch"),
         ({"query": " "}, "query"),

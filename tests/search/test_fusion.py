@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from kb_search.fusion import fuse as fuse_one
-from kb_search.fusion_many import Lists, fuse_many
+from kb_search import fusion
 
 from kb_framework.api import Candidate
-from kb_framework.columns import Candidates
+from kb_framework.pipelines.columns import Candidates
 
 LIMIT = 20
 
 
-def asked(lists, limit, weights):
-    return Lists({name: Candidates.of(found) for name, found in lists.items()}, limit, weights)
-
-
 def fuse(lists, limit, weights, contexts=None):
-    """By both ways of computing it, which must agree in everything."""
-    hits = fuse_one(lists, limit, weights, contexts)
-    (computed,) = fuse_many([asked(lists, limit, weights)], contexts)
-    assert list(computed) == hits
+    columns = {name: Candidates.of(found) for name, found in lists.items()}
+    hits = list(fusion.fuse(columns, limit, weights, contexts))
+    arrays = {name: Candidates(np.array(found.chunks), np.array(found.scores)) for name, found in columns.items()}
+    assert list(fusion.fuse(arrays, limit, weights, contexts)) == hits
     return hits
 
 
@@ -112,16 +108,3 @@ def test_where_vectors_do_not_count_no_context_is_read() -> None:
 
     fuse({"lexical": [Candidate(1, 1.0)], "vector": [Candidate(2, 0.5)]}, LIMIT, {"vector": 0.0}, unasked)
     fuse({"lexical": [Candidate(1, 1.0)], "vector": []}, LIMIT, {}, unasked)
-
-
-@given(st.lists(st.tuples(lists(0, 40), lists(-1, 1), st.sampled_from([{}, {"vector": 0.5}, {"vector": 0.0}])), max_size=6))
-def test_searches_that_are_fused_together_do_not_change_each_other(searches) -> None:
-    every = [asked({"lexical": lexical, "vector": vector}, LIMIT, weights) for lexical, vector, weights in searches]
-    every += [asked({"vector": vector}, LIMIT, weights) for _, vector, weights in searches[:1]]
-
-    def contexts(chunks):
-        return {chunk: chunk % 3 for chunk in chunks if chunk % 5}
-
-    together = fuse_many(every, contexts)
-
-    assert [list(hits) for hits in together] == [list(*fuse_many([one], contexts)) for one in every]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.store.text import language_of
+from kb_framework.storage.text import language_of
 
 KOREAN = [
     "냉장고는 매주 금요일 오후에 모두 함께 청소한다",
@@ -45,7 +45,7 @@ def test_a_model_for_the_language_is_suggested_where_much_is_in_it(kb_engine: En
         kb_engine.add_note(text)
 
     said = hint(kb_engine, "냉장고 청소")
-    assert said and "kb models install multilingual" in said and "KB_EMBEDDER=multilingual" in said and "'ko'" in said
+    assert said and "kb models install multilingual" in said and "kb config set embedder multilingual" in said and "'ko'" in said
     assert hint(kb_engine, "what is the fridge") is None
     assert hint(kb_engine, "냉장고 청소", mode="lexical") is None
     checks = {check["message"] for check in kb_engine.get("/doctor")["checks"] if check["name"] == "embedder"}

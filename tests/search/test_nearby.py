@@ -10,9 +10,14 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kb_search.nearby import lifted
+from kb_search import nearby
+from kb_search.nearby import by_hand, by_numpy
 
 from kb_framework.client import Engine
+
+
+def lifted(found, vectors, under, share, products=by_hand) -> list[float]:
+    return nearby.lifted(found, vectors, under, share, products)
 
 
 def hits(*scores: float) -> list[tuple[int, float]]:
@@ -59,15 +64,12 @@ def test_none_is_lowered_and_none_comes_past_the_best(found: list[tuple[float, l
     assert max(after) <= before[0] * (1 + 1e-6)
 
 
-def test_it_is_the_same_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_same_with_and_without_numpy() -> None:
     vectors = {chunk: vector(math.sin(chunk), math.cos(chunk), chunk / 7) for chunk in range(9)}
     asked = hits(*(1 / (chunk + 1) for chunk in range(9))), vectors, apart(9), 0.5
-    import numpy  # noqa: F401
 
-    with_it = lifted(*asked)
-    monkeypatch.delitem(sys.modules, "numpy")
-
-    assert lifted(*asked) == pytest.approx(with_it, abs=1e-9)
+    assert lifted(*asked, by_numpy) == pytest.approx(lifted(*asked), abs=1e-9)
+    assert lifted(hits(0.8, 0.4), {}, apart(2), 0.5, by_numpy) == [0.8, 0.4]
 
 
 def test_a_text_that_says_it_in_other_words_comes_with_its_neighbour(kb_engine: Engine) -> None:

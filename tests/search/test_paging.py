@@ -86,7 +86,6 @@ def test_s3_a_cursor_cannot_be_changed_or_made_up(pile: Engine) -> None:
 
     for text in [
         *changed,
-        "",
         "x",
         cursor[:-1],
         cursor + "A",
@@ -99,6 +98,12 @@ def test_s3_a_cursor_cannot_be_changed_or_made_up(pile: Engine) -> None:
         with pytest.raises(EngineError) as refused:
             pile.post("/search", {"query": "stones", "k": 1, "cursor": text})
         assert (refused.value.http_status, refused.value.code) == (400, "invalid_cursor"), text
+
+
+def test_s3_an_empty_cursor_is_none_and_gives_the_first_page(pile: Engine) -> None:
+    first = pile.post("/search", {"query": "stones", "k": 1})
+
+    assert pile.post("/search", {"query": "stones", "k": 1, "cursor": ""}) == first
 
 
 def test_s3_a_cursor_is_stale_once_a_document_changed(kb_engine: Engine) -> None:

@@ -14,7 +14,6 @@ from kb_framework.tokens import token_count
 
 QUICK = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kb_search.snippet import Matcher, cut_snippet
 
-from kb_framework.store.text import Text
+from kb_framework.storage.text import Text
 
 FILLER = "other words that say nothing about it and go on for a while "
 
@@ -67,7 +67,7 @@ def test_s2_a_text_without_the_words_shows_its_beginning() -> None:
     assert snippet(FILLER * 20, "zebra stripes").startswith("other words")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=400), st.text(max_size=40), st.integers(20, 300))
 def test_s2_any_text_gives_a_part_of_itself(text: str, query: str, length: int) -> None:
     found = snippet(text, query, length)

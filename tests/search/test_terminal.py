@@ -12,7 +12,7 @@ import pytest
 from kb_search.render import wrapped
 
 from kb_framework.client import Engine
-from kb_framework.testing import Run
+from kb_testing.fixtures import Run
 
 KB = [sys.executable, "-m", "kb_framework"]
 
@@ -69,8 +69,46 @@ def test_a_terminal_shows_title_place_bar_and_the_words_that_match(home: Path) -
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_who_wants_no_colour_gets_none(home: Path, environment: dict[str, str]) -> None:
-    assert "\033" not in in_terminal("search", "rotated keys", **environment)
+def test_who_wants_no_colour_gets_the_same_layout_without_it(home: Path, environment: dict[str, str]) -> None:
+    coloured = in_terminal("search", "rotated keys", COLUMNS="60", TERM="xterm")
+    plain = in_terminal("search", "rotated keys", **{"COLUMNS": "60", **environment})
+
+    assert "\033" not in plain
+    assert plain == re.sub(r"\x1b\[[\d;]*m|\x1b]8;;.*?\x1b\\", "", coloured)
+    assert "█" in plain
+
+
+def test_a_title_is_shown_once(home: Path, kb_run: Run) -> None:
+    for shown in (kb_run("search", "rotated keys", "-k", "1").stdout, in_terminal("search", "rotated keys", "-k", "1")):
+        assert shown.count("Ops") == 1, shown
+        assert "Some words" in shown
+
+
+def test_a_trace_is_told_in_a_few_lines_and_whole_with_json(home: Path, kb_run: Run) -> None:
+    shown = kb_run("search", "rotated keys", "--trace").stdout
+    told = shown[shown.index("trace: ") :].splitlines()
+
+    assert len(told) < 8
+    assert "{" not in shown
+    assert re.search(r"^   1\. [\d.]+: lexical 1 \(.*\), vector \d \(", "\n".join(told), re.MULTILINE), shown
+    assert '"fusion"' in kb_run("search", "rotated keys", "--trace", "--json").stdout
+
+
+def test_a_list_fits_80_columns_with_paths_and_ids_that_can_be_copied(home: Path, kb_engine: Engine) -> None:
+    documents = in_terminal("list", COLUMNS="80")
+    chunks = in_terminal("chunks", "list", COLUMNS="80")
+
+    assert "notes/keys.md" in documents
+    for item in kb_engine.list_chunks()["data"]:
+        assert f"\n{item['id']}  document {item['document_id']}: fact, normal" in "\n" + chunks
+    assert max(map(len, chunks.splitlines())) <= 90
+
+
+def test_a_document_is_shown_without_control_characters_and_none(home: Path) -> None:
+    shown = in_terminal("show", "2")
+
+    assert "\033" not in shown
+    assert "None" not in shown
 
 
 def test_a_pipe_gets_plain_text(home: Path, kb_run: Run) -> None:
@@ -100,7 +138,7 @@ def test_open_takes_the_id_of_a_chunk(home: Path, kb_run: Run, kb_engine: Engine
     assert (done.returncode, done.stdout) == (1, "")
 
 
-@pytest.mark.parametrize(("hit", "code"), [("99", 1), ("nonsense", 2), ("doc:99", 1)])
+@pytest.mark.parametrize(("hit", "code"), [("99", 1), ("nonsense", 1), ("doc:99", 1)])
 def test_open_says_what_it_does_not_know(home: Path, kb_run: Run, hit: str, code: int) -> None:
     done = kb_run("open", hit)
 

@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from kb_sqlite.accelerator.builder import SegmentBuilder
+from kb_sqlite.accelerator.tables import TEXT, side_indexes
+from kb_sqlite.engine import SqliteEngine
+from kb_sqlite.full_text import SqliteText
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
-from kb_framework.store import fts5
-from kb_framework.store.documents import Space, active_space, content_hash, create_space, delete_documents, insert_document
-from kb_framework.store.migrations import migrate
-from kb_framework.store.side.keeper import Keeper
-from kb_framework.store.side.tables import TEXT, side_indexes
-from kb_framework.store.sqlite import SqliteBackend
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents, now, organizations
+from kb_framework.storage.documents import content_hash, delete_documents, insert_document
+from kb_framework.storage.migrations import migrate
+from kb_framework.storage.spaces import Space, active_space, create_space
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents, now, organizations
+from kb_framework.storage.text import text_query
+from kb_testing.stores import pairs
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 WEIGHTS = (2.0, 1.5, 1.0)
@@ -57,8 +60,8 @@ class Corpus:
         with self.store.write(organization) as tx:
             delete_documents(tx, sa.select(documents.c.id).where(documents.c.id == number))
 
-    def keeper(self, min_chunks: int = 1, tail_rows: int = 16) -> Keeper:
-        return Keeper(self.store, self.store.backend.side_folder, min_chunks, tail_rows, grace=0)
+    def keeper(self, min_chunks: int = 1, tail_rows: int = 16) -> SegmentBuilder:
+        return SegmentBuilder(self.store, self.store.engine.side_folder, min_chunks, tail_rows, grace=0)
 
     def allowed(self, *conditions: sa.ColumnElement[bool], organization: str = DEFAULT_ORGANIZATION) -> sa.Select:
         found = sa.select(chunks.c.seq).where(chunks.c.organization_id == organization)
@@ -70,21 +73,22 @@ class Corpus:
         with self.store.read(organization) as tx:
             allowed = self.allowed(*conditions, organization=organization)
             assert not side or self.is_live(TEXT, organization)
+            wanted = text_query(query, WEIGHTS)
             if not side:
-                return fts5.ranked(tx.connection, organization, fts5.match_any(query), allowed, limit, WEIGHTS)
-            return tx.backend.search_text(tx.connection, organization, query, allowed, limit, WEIGHTS)
+                return pairs(SqliteText(tx.engine, tx.connection, organization).ranked(wanted, allowed, limit))
+            return pairs(*tx.text.search([wanted], allowed, limit))
 
     def vectors(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION):
         with self.store.read(organization) as tx:
             space = self.space()
             assert self.is_live(space.index_name, organization)
             allowed = self.allowed(*conditions, organization=organization) if conditions else None
-            return tx.backend.search_vectors(tx.connection, space.index_name, organization, vector_of(query), allowed, limit)
+            return pairs(*tx.vector_index(space.index_name).search([vector_of(query)], allowed, limit))
 
     def exact_vectors(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION):
         with self.store.read() as tx:
             seqs = list(tx.connection.scalars(self.allowed(*conditions, organization=organization)))
-            stored = tx.backend.read_vectors(tx.connection, self.space().index_name, seqs)
+            stored = tx.vector_index(self.space().index_name).read(seqs)
         asked = np.frombuffer(vector_of(query), "<f4")
         scored = [(seq, float(np.frombuffer(vector, "<f4") @ asked)) for seq, vector in stored.items()]
         return sorted(scored, key=lambda pair: -pair[1])[:limit]
@@ -120,7 +124,7 @@ def vector_of(text: str) -> bytes:
 
 
 def open_store(path: Path) -> Store:
-    store = Store(SqliteBackend(path, busy_timeout=30))
+    store = Store(SqliteEngine(path, busy_timeout=600))
     migrate(store, {}, lambda name, error: pytest.fail(f"{name}: {error}"))
     return store
 

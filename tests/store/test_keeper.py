@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from kb_sqlite.accelerator.tables import TEXT, side_segments
 from pysqlite3 import dbapi2
 
 from kb_framework.client import connect
-from kb_framework.store.side.tables import TEXT, side_segments
-from kb_framework.store.tables import chunks
+from kb_framework.storage.tables import chunks
 
 from .conftest import Close, Corpus, open_store, vector_of
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.sqlite_only("side indexes belong to SQLite")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kb_framework.store.side.keeper import Keeper
-from kb_framework.store.sqlite import SqliteBackend
-from kb_framework.store.store import Store
+from kb_sqlite.accelerator.builder import SegmentBuilder
+from kb_sqlite.engine import SqliteEngine
+from kb_framework.storage.store import Store
 
 places = iter(range(int(sys.argv[2])))
 
@@ -36,13 +36,13 @@ def stop():
         os.kill(os.getpid(), signal.SIGKILL)
     return False
 
-store = Store(SqliteBackend(Path(sys.argv[1]), 30))
-Keeper(store, store.backend.side_folder, 1, 16, grace=0).run(stop)
+store = Store(SqliteEngine(Path(sys.argv[1]), 30))
+SegmentBuilder(store, store.engine.side_folder, 1, 16, grace=0).run(stop)
 """
 
 
 def segments_on_disk(corpus: Corpus) -> set[str]:
-    return {folder.name for folder in corpus.store.backend.side_folder.iterdir() if folder.is_dir()}
+    return {folder.name for folder in corpus.store.engine.side_folder.iterdir() if folder.is_dir()}
 
 
 def folders(corpus: Corpus) -> set[str]:
@@ -177,7 +177,7 @@ def test_damaged_segments_are_noticed_and_built_anew(corpus: Corpus, same: Close
     corpus.fill(40)
     corpus.keeper().run()
     whole = {query: corpus.text(query, side=False) for query in ("zebra", "the w1")}
-    for folder in sorted(corpus.store.backend.side_folder.glob("text-*")):
+    for folder in sorted(corpus.store.engine.side_folder.glob("text-*")):
         if damage == "gone":
             shutil.rmtree(folder)
             continue
@@ -230,7 +230,7 @@ def test_vectors_of_a_dropped_space_take_their_index_with_them(corpus: Corpus) -
     corpus.fill(30)
     corpus.keeper().run()
     with corpus.store.write() as tx:
-        tx.backend.drop_vectors(tx.connection, corpus.space().index_name)
+        tx.vector_index(corpus.space().index_name).maintenance.drop()
 
     assert corpus.count("side_indexes") == 1
     assert corpus.is_live(TEXT)
@@ -240,7 +240,7 @@ def test_numbers_of_vectors_are_read_wherever_they_are(corpus: Corpus) -> None:
     corpus.fill(30)
     with corpus.store.read() as tx:
         texts = {row.seq: row.content for row in tx.execute(sa.select(chunks.c.seq, chunks.c.content))}
-        read = tx.backend.read_vectors(tx.connection, corpus.space().index_name, [*texts, 10**6])
+        read = tx.vector_index(corpus.space().index_name).read([*texts, 10**6])
 
     assert read == {seq: vector_of(text) for seq, text in texts.items()}
 

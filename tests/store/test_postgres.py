@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from kb_sqlite.engine import SqliteEngine
 from sqlalchemy import event
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
 from kb_framework.errors import Busy, Conflict, StoreUnusable
 from kb_framework.settings import DatabaseUrl
-from kb_framework.store.backend import Backend
-from kb_framework.store.documents import Space, content_hash, create_space, delete_documents, insert_document
-from kb_framework.store.expression import Expression, Term
-from kb_framework.store.migrations import migrate
-from kb_framework.store.sqlite import SqliteBackend
-from kb_framework.store.store import Store
-from kb_framework.store.tables import chunks, documents, now, organizations
+from kb_framework.storage.documents import content_hash, delete_documents, insert_document
+from kb_framework.storage.migrations import migrate
+from kb_framework.storage.spaces import Space, create_space
+from kb_framework.storage.store import Store
+from kb_framework.storage.tables import chunks, documents, now, organizations
+from kb_framework.storage.text import text_query
+from kb_framework.storage.text_query import Expression, Term
+from kb_testing.stores import pairs
 
 from .conftest import vector_of
 
@@ -42,9 +44,9 @@ def database(kb_databases) -> Iterator[str]:
 
 @pytest.fixture
 def postgres(database: str) -> Iterator[Store]:
-    from kb_framework.store.postgres.backend import PostgresBackend
+    from kb_postgres.engine import PostgresEngine
 
-    store = Store(PostgresBackend(database, busy_timeout=0.5, statement_timeout=30, pool_size=4))
+    store = Store(PostgresEngine(database, busy_timeout=0.5, statement_timeout=30, pool_size=4))
     migrate(store, {}, _fail)
     with store.write() as tx:
         tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
@@ -54,7 +56,7 @@ def postgres(database: str) -> Iterator[Store]:
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Store]:
-    store = Store(SqliteBackend(tmp_path / "kb.sqlite", 5))
+    store = Store(SqliteEngine(tmp_path / "kb.sqlite", 5))
     migrate(store, {}, _fail)
     with store.write() as tx:
         tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
@@ -87,9 +89,9 @@ def every(organization: str = DEFAULT_ORGANIZATION) -> sa.Select:
     return sa.select(chunks.c.seq).where(chunks.c.organization_id == organization)
 
 
-def searched(store: Store, ask: Callable[[Backend, sa.Connection], list[tuple[int, float]]]) -> list[tuple[int, float]]:
+def searched(store: Store, wanted: str | Expression, limit: int = 500) -> list[tuple[int, float]]:
     with store.read() as tx:
-        return ask(tx.backend, tx.connection)
+        return pairs(*tx.text.search([text_query(wanted, WEIGHTS)], every(), limit))
 
 
 @pytest.mark.parametrize(
@@ -102,10 +104,7 @@ def test_s1_words_have_the_scores_that_fts5_gives_them(postgres: Store, sqlite: 
         # A neighbour has the same words, and they do not count.
         fill(store, texts[:40], OTHER)
 
-    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
-        return backend.search_text(connection, DEFAULT_ORGANIZATION, query, every(), 500, WEIGHTS)
-
-    expected, found = searched(sqlite, ask), searched(postgres, ask)
+    expected, found = searched(sqlite, query), searched(postgres, query)
     assert {seq for seq, _ in found} == {seq for seq, _ in expected}
     assert dict(found) == pytest.approx(dict(expected), rel=1e-4, abs=1e-6)
 
@@ -113,7 +112,7 @@ def test_s1_words_have_the_scores_that_fts5_gives_them(postgres: Store, sqlite: 
 def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_are_enough(
     postgres: Store, sqlite: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kb_framework.store.postgres import ranking
+    from kb_postgres import ranking
 
     monkeypatch.setattr(ranking, "FEW", 60)
     texts = [f"{text} quagga" if number % 20 == 0 else text for number, text in enumerate(some_texts(300))]
@@ -126,13 +125,9 @@ def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_ar
         if isinstance(parameters, dict) and "query" in parameters:
             asked.append(parameters["query"])
 
-    event.listen(postgres.backend.reader, "before_cursor_execute", notice)
+    event.listen(postgres.engine.reader, "before_cursor_execute", notice)
     for query, limit in (("quagga the of", 10), ("quagga the of", 40), ("the of", 10)):
-
-        def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
-            return backend.search_text(connection, DEFAULT_ORGANIZATION, query, every(), limit, WEIGHTS)  # noqa: B023
-
-        expected, found = searched(sqlite, ask), searched(postgres, ask)
+        expected, found = searched(sqlite, query, limit), searched(postgres, query, limit)
         assert [score for _, score in found] == pytest.approx([score for _, score in expected], rel=1e-4, abs=1e-6)
     # Ten have the rare word; forty have not, so all are scored after them.
     assert ["|" in one for one in asked[:3]] == [False, False, True]
@@ -141,17 +136,14 @@ def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_ar
 def test_what_was_counted_of_a_frequent_word_is_counted_anew_once_there_is_more(
     postgres: Store, sqlite: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kb_framework.store.postgres import ranking
+    from kb_postgres import ranking
 
     monkeypatch.setattr(ranking, "FEW", 5)
-
-    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
-        return backend.search_text(connection, DEFAULT_ORGANIZATION, "zebra", every(), 100, WEIGHTS)
 
     for texts in (["zebra stripes"] * 8 + ["nothing"] * 40, ["zebra"] * 6):
         for store in (postgres, sqlite):
             fill(store, texts)
-        found, expected = searched(postgres, ask), searched(sqlite, ask)
+        found, expected = searched(postgres, "zebra", 100), searched(sqlite, "zebra", 100)
         assert dict(found) == pytest.approx(dict(expected), rel=1e-4, abs=1e-6)
 
 
@@ -172,10 +164,7 @@ def test_s4_syntax_finds_the_same_on_both(postgres: Store, sqlite: Store, expres
     for store in (postgres, sqlite):
         fill(store, texts)
 
-    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
-        return backend.search_expression(connection, DEFAULT_ORGANIZATION, expression, every(), 500, WEIGHTS)
-
-    expected, found = searched(sqlite, ask), searched(postgres, ask)
+    expected, found = searched(sqlite, expression), searched(postgres, expression)
     assert {seq for seq, _ in found} == {seq for seq, _ in expected}
 
 
@@ -184,22 +173,24 @@ def test_totals_follow_what_is_added_and_removed(postgres: Store) -> None:
     with postgres.write(DEFAULT_ORGANIZATION) as tx:
         delete_documents(tx, sa.select(documents.c.id).where(documents.c.id.in_(added[:10])))
     with postgres.write() as tx:
-        assert tx.backend.check_text(tx.connection, DEFAULT_ORGANIZATION) is None
-        assert tx.backend.count_text(tx.connection, DEFAULT_ORGANIZATION) == 20
+        assert tx.text.maintenance.check() is None
+        assert tx.text.maintenance.count() == 20
         tx.connection.exec_driver_sql("UPDATE chunks_fts_totals SET length = length + 1")
-        assert tx.backend.check_text(tx.connection, DEFAULT_ORGANIZATION) == "its totals are not those of its rows"
+        assert tx.text.maintenance.check() == "its totals are not those of its rows"
 
 
 def test_words_that_are_too_long_for_postgresql_are_found(postgres: Store) -> None:
     long = "a" * 5000
     fill(postgres, [f"{long} end", "other words"])
-    found = searched(postgres, lambda backend, c: backend.search_text(c, DEFAULT_ORGANIZATION, long, every(), 5, WEIGHTS))
+    found = searched(postgres, long)
     assert len(found) == 1
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kb_framework.store.postgres import keeper, vectors
+    from kb_postgres import index_builder as keeper
+    from kb_postgres import vectors
+    from kb_postgres.repartition import partition
 
     # As if few were many, so that the index is built and asked.
     monkeypatch.setattr(keeper, "EXACT", 50)
@@ -208,17 +199,19 @@ def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, partitions: in
         space = create_space(tx, "random", len(vector_of("x")) // 4)
     fill(postgres, [f"text {number}" for number in range(400)], space=space)
     fill(postgres, ["another's"], OTHER, space)
-    assert postgres.backend.partition(postgres, partitions, lambda _: None) is (partitions > 1)
-    assert len(keeper.PostgresKeeper(postgres, postgres.backend.writer).run()) == 1
-    assert keeper.PostgresKeeper(postgres, postgres.backend.writer).missing() == 0
+    assert partition(postgres, partitions, lambda _: None) is (partitions > 1)
+    assert len(keeper.PostgresIndexBuilder(postgres, postgres.engine.writer).run()) == 1
+    assert keeper.PostgresIndexBuilder(postgres, postgres.engine.writer).missing() == 0
     rare = every().where(chunks.c.seq % 40 == 0)
 
-    def ask(backend: Backend, connection: sa.Connection) -> list[tuple[int, float]]:
-        return backend.search_vectors(connection, space.index_name, DEFAULT_ORGANIZATION, vector_of("text 7"), rare, 10)
+    def nearest() -> list[tuple[int, float]]:
+        with postgres.read() as tx:
+            assert tx.vectors is not None
+            return pairs(*tx.vectors.search([vector_of("text 7")], rare, 10))
 
-    found = searched(postgres, ask)
+    found = nearest()
     monkeypatch.setattr(vectors, "EXACT", 10_000)
-    exact = searched(postgres, ask)
+    exact = nearest()
     assert [seq for seq, _ in found] == [seq for seq, _ in exact]
     assert len(found) == 10
 
@@ -228,8 +221,8 @@ def test_vectors_come_back_as_they_were(postgres: Store) -> None:
         space = create_space(tx, "random", len(vector_of("x")) // 4)
     fill(postgres, ["one", "two"], space=space)
     with postgres.read() as tx:
-        read = tx.backend.read_vectors(tx.connection, space.index_name, [1, 2, 99])
-        query = sa.select(chunks.c.seq, tx.backend.vector_of(chunks.c.seq)).order_by(chunks.c.seq)
+        read = tx.vector_index(space.index_name).read([1, 2, 99])
+        query = sa.select(chunks.c.seq, tx.vector_of(chunks.c.seq)).order_by(chunks.c.seq)
         shown = [row[1] for row in tx.execute(query)]
     assert read == {1: vector_of("one"), 2: vector_of("two")}
     assert shown == [vector_of("one"), vector_of("two")]
@@ -245,22 +238,26 @@ def test_writers_of_one_organization_wait_for_each_other_and_no_one_else_does(po
             pass
 
 
-def test_what_was_committed_while_one_waited_is_seen(postgres: Store) -> None:
+def test_what_was_committed_while_one_waited_is_seen(database: str, postgres: Store) -> None:
+    from kb_postgres.engine import PostgresEngine
+
+    patient = Store(PostgresEngine(database, busy_timeout=600, statement_timeout=600, pool_size=1))
     entered, go = threading.Event(), threading.Event()
 
     def first() -> None:
         with postgres.write(DEFAULT_ORGANIZATION) as tx:
             tx.corpus_changed()
             entered.set()
-            go.wait(5)
+            go.wait(600)
 
     thread = threading.Thread(target=first)
     thread.start()
-    entered.wait(5)
+    entered.wait(600)
     threading.Timer(0.1, go.set).start()
-    with postgres.write(DEFAULT_ORGANIZATION) as tx:
+    with patient.write(DEFAULT_ORGANIZATION) as tx:
         assert tx.corpus_revision() == 1
     thread.join()
+    patient.close()
 
 
 def test_reading_is_one_view_of_everything(postgres: Store) -> None:
@@ -286,14 +283,14 @@ def test_the_rows_that_a_statement_made_of_others_are_counted(postgres: Store) -
 
 def test_a_backup_is_refused_and_the_tool_for_it_named(postgres: Store, tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="its own tools") as caught, postgres.read() as tx:
-        postgres.backend.copy_to(tx.connection, tmp_path / "kb.sqlite")
+        postgres.engine.copy_to(tx.connection, tmp_path / "kb.sqlite")
     assert "pg_dump" in str(caught.value.hint)
 
 
 def test_a_statement_that_takes_too_long_is_ended_and_names_the_setting(database: str) -> None:
-    from kb_framework.store.postgres.backend import PostgresBackend
+    from kb_postgres.engine import PostgresEngine
 
-    store = Store(PostgresBackend(database, busy_timeout=5, statement_timeout=0.1, pool_size=1))
+    store = Store(PostgresEngine(database, busy_timeout=5, statement_timeout=0.1, pool_size=1))
     try:
         for begin, unchanged in ((store.read, ""), (store.write, "; nothing was changed")):
             with pytest.raises(Busy, match=f"took too long and was ended{unchanged}$") as told, begin() as tx:
@@ -304,9 +301,9 @@ def test_a_statement_that_takes_too_long_is_ended_and_names_the_setting(database
 
 
 def test_a_server_that_is_not_there_is_said_to_be_so() -> None:
-    from kb_framework.store.postgres.backend import PostgresBackend
+    from kb_postgres.engine import PostgresEngine
 
-    store = Store(PostgresBackend("postgresql://somebody:secret@127.0.0.1:1/kb", 1, 1, 1))
+    store = Store(PostgresEngine("postgresql://somebody:secret@127.0.0.1:1/kb", 1, 1, 1))
     with pytest.raises(StoreUnusable, match="cannot be reached") as caught, store.read():
         pass
     assert "secret" not in f"{caught.value.message} {caught.value.hint}"
@@ -314,12 +311,12 @@ def test_a_server_that_is_not_there_is_said_to_be_so() -> None:
 
 def test_without_the_extension_it_says_how_to_create_it(postgres: Store) -> None:
     with postgres.write() as tx:
-        tx.backend.show_vectors(tx.connection, None)
+        tx.engine.show_vectors(tx.connection, None)
         tx.connection.exec_driver_sql("DROP EXTENSION vector CASCADE")
-    assert "CREATE EXTENSION vector" in (postgres.backend.vectors_missing or "")
+    assert "CREATE EXTENSION vector" in (postgres.engine.vectors_missing or "")
     # Words are found all the same.
     fill(postgres, ["zebra"])
-    found = searched(postgres, lambda backend, c: backend.search_text(c, DEFAULT_ORGANIZATION, "zebra", every(), 5, WEIGHTS))
+    found = searched(postgres, "zebra")
     assert len(found) == 1
 
 

@@ -9,12 +9,15 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from kb_sqlite.accelerator import ivf as clusters
+from kb_sqlite.accelerator import ranking
+from kb_sqlite.accelerator.arrays import best_first
+from kb_sqlite.accelerator.tables import TEXT
 
-from kb_framework.store.documents import touch
-from kb_framework.store.side import clusters, ranking
-from kb_framework.store.side.arrays import best_first
-from kb_framework.store.side.tables import TEXT
-from kb_framework.store.tables import document_tags, documents
+from kb_framework.storage.documents import touch
+from kb_framework.storage.tables import document_tags, documents
+from kb_framework.storage.text import text_query
+from kb_testing.stores import pairs
 
 from .conftest import OTHER, WEIGHTS, Close, Corpus, some_words, vector_of
 
@@ -185,7 +188,7 @@ def test_an_organization_that_has_shrunk_loses_its_side_index(corpus: Corpus) ->
     corpus.keeper(min_chunks=10).run()
 
     assert corpus.count("side_indexes") == corpus.count("side_segments") == corpus.count("side_removed") == 0
-    assert not [folder for folder in corpus.store.backend.side_folder.iterdir() if folder.is_dir()]
+    assert not [folder for folder in corpus.store.engine.side_folder.iterdir() if folder.is_dir()]
 
 
 def test_segments_that_are_largely_void_are_written_anew(corpus: Corpus, same: Close) -> None:
@@ -210,21 +213,21 @@ def test_many_questions_at_once_find_what_each_finds_alone(corpus: Corpus) -> No
     corpus.fill(9, 4)
     for number in (3, 30, 100):
         corpus.delete(number)
-    index = corpus.space().index_name
     queries = [*QUERIES, "zebra of the backup"]
 
     for condition in (None, tagged("t3"), documents.c.id < 40, documents.c.id < 0):
         for limit in (1, 7, 400):
             with corpus.store.read() as tx:
+                index = tx.vectors
+                assert index is not None
                 allowed = None if condition is None else corpus.allowed(condition)
-                backend, connection, owner = tx.backend, tx.connection, tx.organization_id
-                texts = backend.search_texts(connection, owner, queries, allowed, limit, WEIGHTS)
-                vectors = backend.search_all_vectors(connection, index, owner, list(map(vector_of, queries)), allowed, limit)
-                for query, by_words, by_vector in zip(queries, texts, vectors, strict=True):
-                    alone = backend.search_text(connection, owner, query, allowed, limit, WEIGHTS)
-                    assert list(zip(*map(list, by_words), strict=True)) == alone
-                    alone = backend.search_vectors(connection, index, owner, vector_of(query), allowed, limit)
-                    assert list(zip(*map(list, by_vector), strict=True)) == alone
+                wanted = [text_query(query, WEIGHTS) for query in queries]
+                asked = list(map(vector_of, queries))
+                texts = tx.text.search(wanted, allowed, limit)
+                vectors = index.search(asked, allowed, limit)
+                for number, (by_words, by_vector) in enumerate(zip(texts, vectors, strict=True)):
+                    assert pairs(by_words) == pairs(*tx.text.search([wanted[number]], allowed, limit))
+                    assert pairs(by_vector) == pairs(*index.search([asked[number]], allowed, limit))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(-2, 2, width=32), st.integers(1, 5)), max_size=30))

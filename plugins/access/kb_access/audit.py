@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from kb_access.models import Event, EventPage
+from kb_access.models import AuditEvent, AuditPage
 from kb_access.tables import audit_events
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
-from kb_framework.paging import Page
+from kb_framework.paging import PageIn
 from kb_framework.plugins import Plugins
 from kb_framework.settings import Settings
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import now
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import now
 
 log = logging.getLogger("kb.audit")
 
@@ -69,17 +68,18 @@ class AuditService:
             fields = {name: event[name] for name in ("action", "subject", "user_id", "key_id", "organization_id")}
             log.info("%s %s", event["action"], event["subject"], extra=fields)
 
-    def list(self, actor: Actor, page: Page) -> EventPage:
-        columns = [audit_events.c[name] for name in Event.model_fields]
+    def list(self, asked: PageIn, actor: Actor) -> AuditPage:
+        page = asked.wanted
+        columns = [audit_events.c[name] for name in AuditEvent.model_fields]
         with self._store.read(actor.organization_id) as tx:
             mine = in_reach(tx, actor, audit_events)
             total = tx.scalar(sa.select(sa.func.count()).select_from(audit_events).where(mine))
             rows = tx.rows(page.cut(sa.select(*columns).where(mine).order_by(audit_events.c.seq.desc())))
-        return EventPage.model_validate({"data": rows, "meta": page.meta(total)})
+        return AuditPage.model_validate({"data": rows, "meta": page.meta(total)})
 
     def note_configuration(self, settings: Settings) -> None:
         """Record which settings differ from those of the last start, and which plugins were switched on or off since."""
-        current = {item.variable: _shown(item.value) for item in settings.values if item.origin != "default"}
+        current = {item.variable: item.shown for item in settings.values if item.origin != "default"}
         current = {name: value for name, value in current.items() if name not in _NOT_ADMINISTERED}
         off = {info.name for info in self._plugins.infos if info.state == "disabled"}
         with self._store.read() as tx:
@@ -111,8 +111,3 @@ class AuditService:
             else:
                 settings[subject] = details["after"]
         return settings, off
-
-
-def _shown(value: Any) -> Any:
-    plain = value is None or (isinstance(value, bool | int | float | str | list) and not isinstance(value, SecretStr))
-    return value if plain else str(value)

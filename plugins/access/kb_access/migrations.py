@@ -1,10 +1,15 @@
-"""The access plugin's own table; keys, users and roles are the host's, which must be able to check them without this plugin."""
+"""The access plugin's tables. Users and organizations are the host's, since jobs name them."""
 
 from __future__ import annotations
 
-from kb_access.tables import metadata
-from kb_framework.store.store import Tx
+from kb_access.tables import keys_metadata, metadata
+from kb_framework.storage.store import Tx
 
 
 def create_events(tx: Tx) -> None:
     metadata.create_all(tx.connection)
+
+
+def create_keys(tx: Tx) -> None:
+    """Create keys and roles, which older databases have from a step of the host."""
+    keys_metadata.create_all(tx.connection)

@@ -1,4 +1,4 @@
-"""What the access routes take and give."""
+"""What the operations of access take and give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from kb_framework.paging import PageMeta
+from kb_framework.paging import PageIn, PageMeta
 from kb_framework.validation import Body, Model, Text
 
 _UNITS = {"h": "hours", "d": "days"}
@@ -46,15 +46,26 @@ PermissionName = Annotated[Text, Field(min_length=1, max_length=128)]
 
 
 class KeyIn(Body):
-    user: Name
+    user: Annotated[Name, Field(description="Whose key it is; made if it is not there.")]
     role: Annotated[RoleName, Field(description="viewer, editor, admin, or a role of the organization's own.")]
     organization: Annotated[Name | None, Field(description="By default the caller's own; made if it is not there.")] = None
     permissions: Annotated[
-        list[PermissionName] | None, Field(min_length=1, description="Of the role's permissions only these.")
+        Annotated[list[PermissionName], Field(min_length=1)] | None,
+        Field(description="Of the role's permissions only these; documents.read for one that only reads."),
     ] = None
     expires: Annotated[
         Annotated[Text, AfterValidator(_moment)] | None, Field(description="90d, 12h, or an ISO time; by default never.")
     ] = None
+
+
+class KeysIn(PageIn):
+    organization: Annotated[
+        Annotated[Text, Field(max_length=10_000)] | None, Field(description="Only keys of this organization.")
+    ] = None
+
+
+class KeyRef(Body):
+    key_id: Annotated[str, Field(description="The key's id, as the list of keys shows it.")]
 
 
 class Key(Model):
@@ -86,6 +97,10 @@ class KeyPage(Model):
     meta: PageMeta
 
 
+class UserRef(Body):
+    user_id: Annotated[str, Field(description="The user's id, as the list of users shows it.")]
+
+
 class User(Model):
     id: str
     name: str
@@ -102,7 +117,7 @@ class UserPage(Model):
 
 
 class OrganizationIn(Body):
-    name: Name
+    name: Annotated[Name, Field(description="What it is called.")]
 
 
 class Organization(Model):
@@ -116,8 +131,14 @@ class OrganizationPage(Model):
     meta: PageMeta
 
 
-class RoleIn(Body):
-    permissions: Annotated[list[PermissionName], Field(min_length=1)]
+class RoleRef(Body):
+    name: Annotated[RoleName, Field(description="The role: small letters, digits, - and _.")]
+
+
+class RoleIn(RoleRef):
+    permissions: Annotated[
+        list[PermissionName], Field(min_length=1, description="What its keys may do; the list of roles names all there are.")
+    ]
 
 
 class Role(Model):
@@ -152,7 +173,7 @@ class Whoami(Model):
     permissions: list[str]
 
 
-class Event(Model):
+class AuditEvent(Model):
     id: str
     organization_id: str
     user_id: str
@@ -163,6 +184,6 @@ class Event(Model):
     created_at: str
 
 
-class EventPage(Model):
-    data: list[Event]
+class AuditPage(Model):
+    data: list[AuditEvent]
     meta: PageMeta

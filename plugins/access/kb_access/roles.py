@@ -5,36 +5,38 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_access.audit import AuditService
-from kb_access.models import Permission, Role, RoleIn, RoleList
+from kb_access.authentication import BUILT_IN_ROLES, role_permissions
+from kb_access.models import Permission, Role, RoleIn, RoleList, RoleRef
 from kb_access.service import require_held
-from kb_framework.access import BUILT_IN_ROLES, Access
+from kb_access.tables import api_keys, roles
 from kb_framework.api import Actor
 from kb_framework.errors import Conflict, InvalidInput, NotFound
 from kb_framework.plugins import Plugins
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import api_keys, now, roles
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import now
+from kb_framework.validation import Question
 
 
 class RolesService:
-    def __init__(self, store: Store, access: Access, plugins: Plugins, audit: AuditService) -> None:
+    def __init__(self, store: Store, plugins: Plugins, audit: AuditService) -> None:
         self._store = store
-        self._access = access
         self._plugins = plugins
         self._audit = audit
 
-    def list(self, actor: Actor) -> RoleList:
+    def list(self, _: Question, actor: Actor) -> RoleList:
         with self._store.read(actor.organization_id) as tx:
             own = list(tx.connection.scalars(sa.select(roles.c.name).where(tx.owns(roles)).order_by(roles.c.name)))
             found = [self._role(tx, name) for name in (*BUILT_IN_ROLES, *own)]
         declared = [Permission(**item._asdict()) for item in self._plugins.permissions]
         return RoleList(data=found, permissions=declared)
 
-    def set(self, name: str, wanted: RoleIn, actor: Actor) -> Role:
+    def set(self, wanted: RoleIn, actor: Actor) -> Role:
         """Define a role of the organization's own; keys that have it change with it."""
+        name = wanted.name
         _require_own(name)
         with self._audit.administer(actor) as under_way:
             tx = under_way.tx
-            known = self._access.role_permissions(tx, actor.organization_id, "admin") or set()
+            known = role_permissions(tx, self._plugins.permissions, actor.organization_id, "admin") or set()
             unknown = sorted(set(wanted.permissions) - known)
             if unknown:
                 raise InvalidInput(
@@ -49,7 +51,8 @@ class RolesService:
             under_way.record("role.set", name, tx.organization_id, before=before, after=row["permissions"])
             return self._role(tx, name)
 
-    def remove(self, name: str, actor: Actor) -> None:
+    def remove(self, asked: RoleRef, actor: Actor) -> None:
+        name = asked.name
         _require_own(name)
         with self._audit.administer(actor) as under_way:
             tx = under_way.tx
@@ -61,7 +64,7 @@ class RolesService:
             under_way.record("role.removed", name, tx.organization_id)
 
     def _role(self, tx: Tx, name: str) -> Role:
-        permissions = self._access.role_permissions(tx, tx.organization_id, name) or set()
+        permissions = role_permissions(tx, self._plugins.permissions, tx.organization_id, name) or set()
         return Role(name=name, built_in=name in BUILT_IN_ROLES, permissions=sorted(permissions))
 
 

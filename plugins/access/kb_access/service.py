@@ -9,30 +9,41 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_access.audit import ANY_ORGANIZATION, Administration, AuditService, in_reach
+from kb_access.authentication import role_permissions
+from kb_access.keys import make_key
 from kb_access.models import (
     Key,
     KeyIn,
     KeyPage,
+    KeyRef,
+    KeysIn,
     NewKey,
     Organization,
     OrganizationIn,
     OrganizationPage,
     User,
     UserPage,
+    UserRef,
     Whoami,
 )
-from kb_framework.access import Access, make_key
-from kb_framework.api import EVERYTHING, Actor
+from kb_access.tables import api_keys
+from kb_framework.access import Access
+from kb_framework.api import EVERYTHING, LOCAL_USER, Actor
 from kb_framework.errors import Conflict, Forbidden, InvalidInput, NotFound
-from kb_framework.paging import Page
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import api_keys, now, organizations, users
+from kb_framework.paging import PageIn
+from kb_framework.plugins import Plugins
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import now, organizations, users
+from kb_framework.validation import Question
+
+OTHER_USERS = "access.other_users"
 
 
 class KeysService:
-    def __init__(self, store: Store, access: Access, audit: AuditService) -> None:
+    def __init__(self, store: Store, access: Access, plugins: Plugins, audit: AuditService) -> None:
         self._store = store
         self._access = access
+        self._plugins = plugins
         self._audit = audit
 
     # Keys
@@ -43,7 +54,7 @@ class KeysService:
             tx = under_way.tx
             organization_id = self._organization(under_way, wanted.organization, actor)
             self._require_grantable(tx, organization_id, wanted.role, wanted.permissions, actor)
-            user_id = self._user(under_way, organization_id, wanted.user)
+            user_id = self._user(under_way, organization_id, wanted.user, actor)
             made = make_key()
             row = {
                 "id": str(uuid.uuid4()),
@@ -61,35 +72,37 @@ class KeysService:
             under_way.record("key.created", row["id"], organization_id, prefix=made.prefix, **told)
             return NewKey(**self._key(tx, row["id"], actor).model_dump(), key=made.text)
 
-    def list(self, actor: Actor, page: Page, organization: str | None = None) -> KeyPage:
+    def list(self, asked: KeysIn, actor: Actor) -> KeyPage:
+        page = asked.wanted
         with self._store.read(actor.organization_id) as tx:
             query = _select_keys().where(in_reach(tx, actor, api_keys))
-            if organization is not None:
-                query = query.where(organizations.c.name == organization)
+            if asked.organization is not None:
+                query = query.where(organizations.c.name == asked.organization)
             total = tx.scalar(sa.select(sa.func.count()).select_from(query.subquery()))
             rows = tx.rows(page.cut(query.order_by(api_keys.c.created_at, api_keys.c.id)))
         return KeyPage(data=[_shown(row) for row in rows], meta=page.meta(total))
 
-    def revoke(self, key_id: str, actor: Actor) -> Key:
+    def revoke(self, asked: KeyRef, actor: Actor) -> Key:
         with self._audit.administer(actor) as under_way:
-            key = self._key(under_way.tx, key_id, actor)
+            key = self._key(under_way.tx, asked.key_id, actor)
             if key.revoked_at is None:
-                self._revoke(under_way, api_keys.c.id == key_id)
-            return self._key(under_way.tx, key_id, actor)
+                self._revoke(under_way, api_keys.c.id == key.id)
+            return self._key(under_way.tx, key.id, actor)
 
-    def rotate(self, key_id: str, actor: Actor) -> NewKey:
+    def rotate(self, asked: KeyRef, actor: Actor) -> NewKey:
         """Another secret for the same key; the old one ends at once."""
         with self._audit.administer(actor) as under_way:
-            key = self._key(under_way.tx, key_id, actor)
+            key = self._key(under_way.tx, asked.key_id, actor)
             if key.state != "active":
                 raise Conflict(f"the key is {key.state}", hint="make a new one: kb keys create")
+            _require_own(key.user_id, actor)
             # Who is given the new secret can do whatever the key can.
             self._require_grantable(under_way.tx, key.organization_id, key.role, key.permissions, actor)
             made = make_key()
             values = {"prefix": made.prefix, "secret_hash": made.secret_hash, "last_used_at": None}
-            under_way.tx.execute(sa.update(api_keys).where(api_keys.c.id == key_id).values(values))
-            under_way.record("key.rotated", key_id, key.organization_id, before=key.prefix, prefix=made.prefix)
-            return NewKey(**self._key(under_way.tx, key_id, actor).model_dump(), key=made.text)
+            under_way.tx.execute(sa.update(api_keys).where(api_keys.c.id == key.id).values(values))
+            under_way.record("key.rotated", key.id, key.organization_id, before=key.prefix, prefix=made.prefix)
+            return NewKey(**self._key(under_way.tx, key.id, actor).model_dump(), key=made.text)
 
     def _key(self, tx: Tx, key_id: str, actor: Actor) -> Key:
         rows = tx.rows(_select_keys().where(api_keys.c.id == key_id, in_reach(tx, actor, api_keys)))
@@ -104,7 +117,7 @@ class KeysService:
         under_way.tx.execute(sa.update(api_keys).where(*in_force).values(revoked_at=now()))
 
     def _require_grantable(self, tx: Tx, organization_id: str, role: str, only: list[str] | None, actor: Actor) -> None:
-        allowed = self._access.role_permissions(tx, organization_id, role)
+        allowed = role_permissions(tx, self._plugins.permissions, organization_id, role)
         if allowed is None:
             raise InvalidInput(f"role: there is no role {role!r}", hint="kb roles lists them", field="role")
         beyond = sorted(set(only or ()) - allowed)
@@ -128,10 +141,11 @@ class KeysService:
         under_way.record("organization.created", row["id"], row["id"], name=name)
         return row["id"]
 
-    def _user(self, under_way: Administration, organization_id: str, name: str) -> str:
+    def _user(self, under_way: Administration, organization_id: str, name: str, actor: Actor) -> str:
         here = (users.c.organization_id == organization_id, users.c.name == name)
         found = under_way.tx.scalar(sa.select(users.c.id).where(*here))
         if found:
+            _require_own(found, actor)
             under_way.tx.execute(sa.update(users).where(users.c.id == found).values(removed_at=None))
             return found
         row = {"id": str(uuid.uuid4()), "organization_id": organization_id, "name": name, "created_at": now()}
@@ -139,7 +153,8 @@ class KeysService:
         under_way.record("user.created", row["id"], organization_id, name=name)
         return row["id"]
 
-    def users(self, actor: Actor, page: Page) -> UserPage:
+    def users(self, asked: PageIn, actor: Actor) -> UserPage:
+        page = asked.wanted
         keys = sa.select(sa.func.count()).where(api_keys.c.user_id == users.c.id, _active()).scalar_subquery()
         named = sa.select(users, organizations.c.name.label("organization"), keys.label("keys"))
         named = named.join(organizations, organizations.c.id == users.c.organization_id)
@@ -149,8 +164,9 @@ class KeysService:
             rows = tx.rows(page.cut(named.where(mine).order_by(users.c.name, users.c.id)))
         return UserPage(data=[User.model_validate(row) for row in rows], meta=page.meta(total))
 
-    def remove_user(self, user_id: str, actor: Actor) -> None:
+    def remove_user(self, asked: UserRef, actor: Actor) -> None:
         """Revoke all keys of a user. The name stays, because what was done keeps saying who did it."""
+        user_id = asked.user_id
         with self._audit.administer(actor) as under_way:
             tx = under_way.tx
             row = tx.execute(sa.select(users).where(users.c.id == user_id, in_reach(tx, actor, users))).first()
@@ -160,7 +176,8 @@ class KeysService:
             tx.execute(sa.update(users).where(users.c.id == user_id).values(removed_at=now()))
             under_way.record("user.removed", user_id, row.organization_id, name=row.name)
 
-    def organizations(self, actor: Actor, page: Page) -> OrganizationPage:
+    def organizations(self, asked: PageIn, actor: Actor) -> OrganizationPage:
+        page = asked.wanted
         columns = [organizations.c[name] for name in Organization.model_fields]
         mine = sa.true() if actor.may(ANY_ORGANIZATION) else organizations.c.id == actor.organization_id
         with self._store.read(actor.organization_id) as tx:
@@ -177,21 +194,27 @@ class KeysService:
             columns = [organizations.c[name] for name in Organization.model_fields]
             return Organization.model_validate(under_way.tx.rows(sa.select(*columns).where(organizations.c.id == made))[0])
 
-    def whoami(self, actor: Actor) -> Whoami:
+    def whoami(self, _: Question, actor: Actor) -> Whoami:
         with self._store.read(actor.organization_id) as tx:
             name = tx.scalar(sa.select(organizations.c.name).where(organizations.c.id == actor.organization_id))
             row = tx.execute(_select_keys().where(api_keys.c.id == actor.key_id)).first() if actor.key_id else None
+        is_owner = actor.key_id is None and actor.user_id == LOCAL_USER
+        # An actor without a key whom another plugin recognised has permissions, but no role.
+        user, role = ("local", "admin") if is_owner else (actor.user_id, "external")
         return Whoami(
             access_control=self._access.is_on(),
-            local=actor.key_id is None,
-            user=row.user if row else "local",
+            local=is_owner,
+            user=row.user if row else user,
             user_id=actor.user_id,
             organization=name,
             organization_id=actor.organization_id,
             key_id=actor.key_id,
-            role=row.role if row else "admin",
-            permissions=sorted(actor.permissions if row else self._access.every_permission()),
+            role=row.role if row else role,
+            permissions=sorted(self._every_permission() if actor.permissions == EVERYTHING else actor.permissions),
         )
+
+    def _every_permission(self) -> set[str]:
+        return {item.name for item in self._plugins.permissions}
 
 
 def require_held(actor: Actor, permissions: set[str]) -> None:
@@ -199,6 +222,12 @@ def require_held(actor: Actor, permissions: set[str]) -> None:
     beyond = sorted(permissions - actor.permissions) if actor.permissions != EVERYTHING else []
     if beyond:
         raise Forbidden(f"you cannot give away {beyond[0]}, which you do not have", permission=beyond[0])
+
+
+def _require_own(user_id: str, actor: Actor) -> None:
+    """Raise for a key of another user: what is done with it carries that user's name."""
+    if user_id != actor.user_id:
+        actor.require(OTHER_USERS)
 
 
 def _active() -> sa.ColumnElement[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.store.tables import BigId, Json, Time, Uuid
+from kb_framework.storage.tables import BigId, Json, Time, Uuid, users
 
 metadata = sa.MetaData()
 
@@ -23,4 +23,36 @@ audit_events = sa.Table(
     sa.Column("created_at", Time, nullable=False),
     sa.Index("access_events_by_organization", "organization_id", "seq"),
     sqlite_autoincrement=True,
+)
+
+keys_metadata = sa.MetaData()
+
+# Roles beside the built-in ones.
+roles = sa.Table(
+    "roles",
+    keys_metadata,
+    sa.Column("organization_id", Uuid, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("permissions", Json, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+)
+
+# A row stays when its key is revoked: once a key was made, no request is served without one.
+api_keys = sa.Table(
+    "api_keys",
+    keys_metadata,
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("user_id", Uuid, sa.ForeignKey(users.c.id), nullable=False),
+    # The visible part of the key, by which it is looked up; the secret is stored as a hash.
+    sa.Column("prefix", sa.Text, nullable=False, unique=True),
+    sa.Column("secret_hash", sa.String(64), nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    # Fewer permissions than the role's; null for all of them.
+    sa.Column("permissions", Json(none_as_null=True)),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("expires_at", Time),
+    sa.Column("revoked_at", Time),
+    sa.Column("last_used_at", Time),
+    sa.Index("api_keys_by_organization", "organization_id", "created_at"),
 )

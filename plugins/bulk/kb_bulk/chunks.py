@@ -13,9 +13,9 @@ from kb_bulk.settings import BulkSettings
 from kb_framework.api import Actor, Selection
 from kb_framework.errors import InvalidRequest, InvalidUuid
 from kb_framework.plugins import Plugins
-from kb_framework.store.chunks import chunk_columns, has_given_id, readable
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents, typed_jobs
+from kb_framework.storage.chunks import chunk_columns, has_given_id, readable
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents, typed_jobs
 from kb_framework.validation import is_chunk_id
 
 MAX_IDS = 100
@@ -33,7 +33,8 @@ class ChunksService:
         """The chunks that are there, by id, and the ids of those that are not: also of those that the caller may not see."""
         asked = _unique(wanted.chunk_ids)
         with self._store.read(actor.organization_id, seconds=self._seconds) as tx:
-            limits = [*self._plugins.narrow_selection(Selection({}), actor, "read", tx), *readable(self._plugins, actor, tx)]
+            selection = Selection({"chunk_ids": list(asked)})
+            limits = [*self._plugins.narrow_selection(selection, actor, "read", tx), *readable(self._plugins, actor, tx)]
             given = {"owner": tx.organization_id, "ids": json.dumps(list(asked))}
             rows = tx.rows(self._query(tx, wanted, bool(limits)).where(*limits), given)
         found = [_shown(dict(row), wanted) for row in rows]
@@ -58,7 +59,7 @@ class ChunksService:
                 source = source.outerjoin(typed_jobs, typed_jobs.c.uuid == chunks.c.job_id)
                 columns += [typed_jobs.c[column].label(f"source_{name}") for name, column in _SOURCE.items()]
             if wanted.include_embeddings:
-                columns.append(tx.backend.vector_of(chunks.c.seq).label("embedding"))
+                columns.append(tx.vector_of(chunks.c.seq).label("embedding"))
             mine = chunks.c.organization_id == sa.bindparam("owner")
             query = sa.select(*columns).select_from(source).where(mine, has_given_id("ids"))
             self._queries[form] = query.order_by(chunks.c.id)

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from pydantic import Field
 
-from kb_framework.store.chunks import has_id
-from kb_framework.store.documents import has_all_tags
-from kb_framework.store.sql import among
-from kb_framework.store.tables import documents
+from kb_framework.storage.chunks import has_id
+from kb_framework.storage.documents import has_all_tags
+from kb_framework.storage.sql import among
+from kb_framework.storage.tables import documents
 from kb_framework.validation import ChunkId, Id, Tag, Text
 
 Condition = sa.ColumnElement[Any]

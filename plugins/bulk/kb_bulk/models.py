@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, SkipValidation, WithJsonSchema, create_model, model_validator
+from pydantic import Field, SkipValidation, WithJsonSchema, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
 from kb_framework.api import MutationKind, SelectionFilter, resolve
+from kb_framework.paging import Hint
+from kb_framework.pipelines.selection import Selector, filter_field
 from kb_framework.plugins import Plugins
-from kb_framework.selection import Selector, filter_field
 from kb_framework.validation import Body, Model
 
 FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
@@ -25,12 +26,12 @@ PLAN: Any = (
 )
 
 
-_IDS = {
+_IDS: dict[str, Any] = {
     "type": "array",
     "items": {"type": "string", "format": "uuid"},
     "minItems": 1,
     "maxItems": 100,
-    "description": "The ids of chunks.",
+    "description": "Ids of chunks, as search gives them; 1 to 100.",
 }
 
 
@@ -65,9 +66,8 @@ def _filled_from_plan(cls: type[Any], values: Any) -> Any:
     return {**read(values["plan"]).fields, **given}
 
 
-def preview_model(plugins: Plugins) -> type[Any]:
+def preview_model(plugins: Plugins, kinds: Iterable[MutationKind]) -> type[Any]:
     """Any kind's body, with the kind's name as `operation`; each kind checks its own fields."""
-    kinds = [kind for kind in plugins.kinds if kind.bulk]
     own: dict[str, list[FieldInfo]] = {}
     for kind in kinds:
         for name, info in operation_fields(kind).items():
@@ -96,11 +96,14 @@ def _any_of(infos: list[FieldInfo]) -> Any:
 class ChunksIn(Body):
     """Which chunks, by id. What is wrong with the ids is said in this route's own words, by the service."""
 
-    model_config = ConfigDict(json_schema_extra={"required": ["chunk_ids"]})
-
-    chunk_ids: Annotated[Any, WithJsonSchema(_IDS)] = None
-    include_embeddings: Annotated[bool, Field(description="Include vector embeddings.")] = False
+    chunk_ids: Annotated[list[str] | Any, WithJsonSchema(_IDS), Field(description=_IDS["description"])]
+    include_embeddings: Annotated[bool, Field(description="Include the vectors: hundreds of numbers for each chunk.")] = False
     include_source: Annotated[bool, Field(description="Include the job that each chunk came from.")] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_ids(cls, values: Any) -> Any:
+        return {"chunk_ids": None, **values} if isinstance(values, dict) else values
 
 
 class FoundChunks(Model):
@@ -123,6 +126,7 @@ class BulkResult(Model):
     succeeded: int
     failed: int
     errors: list[dict[str, Any]]
+    hint: Hint = None
 
 
 class SampleDocument(Model):
@@ -138,7 +142,15 @@ class SampleChunk(Model):
     text: str
 
 
-class Preview(Model):
+class PreviewObjection(Model):
+    """Why a guard would refuse a document or a chunk; without an id, the whole operation."""
+
+    document_id: int | None = None
+    chunk_id: str | None = None
+    error: str
+
+
+class PreviewOut(Model):
     operation: str
     matched: int
     total: int
@@ -146,7 +158,10 @@ class Preview(Model):
     threshold: int
     exceeds: bool
     sample: list[SampleDocument] | list[SampleChunk]
+    refused: Annotated[int, Field(description="How many of those that match a guard would refuse as it is now.")]
+    objections: Annotated[list[PreviewObjection], Field(description="What guards say, the first 100; without an id, to all.")]
     plan: str
+    hint: Hint = None
 
 
 class ThresholdError(Model):

@@ -23,10 +23,10 @@ import sqlalchemy as sa
 from kb_bulk.tables import bulk_keys, bulk_plans
 from kb_framework.api import Actor, MutationKind, MutationResult
 from kb_framework.errors import InvalidInput, PlanExpired, SelectionChanged
-from kb_framework.mutation import Fingerprint
-from kb_framework.store.jobs import select_jobs
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import now, typed_jobs
+from kb_framework.pipelines.mutation import Fingerprint
+from kb_framework.storage.jobs import select_jobs
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import now, typed_jobs
 
 # A plan unpacks to no more than this, whoever made it.
 _MAX_BYTES = 64_000_000

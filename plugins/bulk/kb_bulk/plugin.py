@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 from kb_framework import api, hookimpl
 from kb_framework.plugins import Plugins
@@ -38,24 +38,22 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("bulk", "kb_bulk.service:BulkService"), api.Service("chunks", "kb_bulk.chunks:ChunksService")]
+    return [
+        api.Service("bulk", "kb_bulk.service:BulkService", ("bulk",)),
+        api.Service("chunks", "kb_bulk.chunks:ChunksService", ("chunks_by_id",)),
+    ]
 
 
 @hookimpl
-def kb_routes(plugins: Plugins) -> list[api.Routes]:
-    of_kinds = {kind.path.strip("/").split("/")[0] for kind in plugins.kinds if kind.bulk}
-    return [api.Routes("bulk", "kb_bulk.routes:handlers", build=True, under=tuple(sorted({"bulk", "chunks", *of_kinds})))]
+def kb_operations(plugins: Plugins) -> list[api.Operation[Any, Any]]:
+    from kb_bulk.operations import operations
 
-
-@hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"bulk": True, "chunks_by_id": True}
+    return operations(plugins)
 
 
 @hookimpl
 def kb_commands(plugins: Plugins) -> list[api.Command]:
-    get = api.Command("chunks get", "kb_bulk.chunk_commands:get", help="Show chunks by id.", group="Knowledge")
-    return [get] + [
+    return [
         api.Command(
             kind.command_name,
             "kb_bulk.commands:build",
@@ -67,44 +65,3 @@ def kb_commands(plugins: Plugins) -> list[api.Command]:
         for kind in plugins.kinds
         if kind.bulk
     ]
-
-
-@hookimpl
-def kb_tools(plugins: Plugins) -> list[api.Tool]:
-    get = api.Tool(
-        "kb_get_chunks",
-        "kb_bulk.chunk_tools:get_chunks",
-        "Get chunks",
-        "read",
-        read_only=True,
-        idempotent=True,
-        permission="documents.read",
-    )
-    return [get] + [
-        api.Tool(
-            kind.tool_name,
-            "kb_bulk.tools:build",
-            f"Bulk: {kind.help.rstrip('.').lower()}",
-            "curate",
-            destructive=kind.destructive,
-            idempotent=True,
-            build=True,
-            contributed_by=plugins.kinds.plugin_of(kind.name),
-            permission=kind.permission,
-            asks=True,
-        )
-        for kind in plugins.kinds
-        if kind.bulk
-    ]
-
-
-@hookimpl
-def kb_client_methods(plugins: Plugins) -> list[api.ClientMethod]:
-    methods = [
-        api.ClientMethod(
-            f"bulk_{kind.name}", "kb_bulk.client:build", build=True, contributed_by=plugins.kinds.plugin_of(kind.name)
-        )
-        for kind in plugins.kinds
-        if kind.bulk
-    ]
-    return [*methods, *(api.ClientMethod(name, f"kb_bulk.client:{name}") for name in ("bulk_preview", "get_chunks"))]

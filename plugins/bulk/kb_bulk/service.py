@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
-from kb_bulk.models import BulkResult, Preview, body_model
+from kb_bulk.models import BulkResult, PreviewOut, body_model
 from kb_bulk.plans import Once, genuine, issue
 from kb_bulk.settings import BulkSettings
 from kb_framework.api import Actor, MutationKind, Over
 from kb_framework.errors import InvalidInput
-from kb_framework.mutation import Mutation, fingerprint
+from kb_framework.pipelines.mutation import Mutation, fingerprint
+from kb_framework.pipelines.selection import SCOPES, Selector
 from kb_framework.plugins import Plugins
-from kb_framework.selection import SCOPES, Selector
-from kb_framework.store.store import Store
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.hints import why_empty
+from kb_framework.storage.store import Store
+from kb_framework.storage.tables import chunks, documents
 from kb_framework.validation import validate
 
 _SAMPLE = 10
@@ -33,11 +35,10 @@ class BulkService:
         self._selector = selector
         self._mutation = mutation
 
-    def run(self, name: str, body: Any, actor: Actor) -> BulkResult:
-        kind = self._mutation.kind(name)
+    def run(self, kind: MutationKind, body: Any, actor: Actor) -> BulkResult:
         selection = self._selector.given(body, kind.over)
         result = self._mutation.run(
-            name,
+            kind.name,
             body,
             self._selector.condition(selection),
             actor,
@@ -53,7 +54,12 @@ class BulkService:
             succeeded=result.succeeded,
             failed=result.failed,
             errors=result.errors,
+            hint=None if result.matched else self._why_empty(selection.filters, actor),
         )
+
+    def _why_empty(self, filters: Mapping[str, Any], actor: Actor) -> str | None:
+        with self._store.read(actor.organization_id) as tx:
+            return why_empty(tx, filters)
 
     def _promised(self, kind: MutationKind, body: Any, actor: Actor) -> Once:
         """The plan that a body names, if it is genuine and the rest of the body says the same."""
@@ -65,9 +71,9 @@ class BulkService:
                 raise InvalidInput(f"{name}: is not what the plan says", field=name)
         return Once(plan, kind, actor)
 
-    def preview(self, body: Any, actor: Actor) -> Preview:
+    def preview(self, kinds: Iterable[MutationKind], body: Any, actor: Actor) -> PreviewOut:
         """What an operation would touch; its fields are checked as they would be then."""
-        kind = self._mutation.kind(body.operation)
+        kind = next(kind for kind in kinds if kind.name == body.operation)
         given = body.model_dump(exclude={"operation"}, exclude_none=True)
         operation = validate(body_model(self._plugins, kind), given)
         selection = self._selector.given(operation, kind.over)
@@ -76,11 +82,13 @@ class BulkService:
             key = SCOPES[kind.over].key
             matching = self._mutation.matching(tx, kind, [key], where, actor, selection.filters).order_by(key)
             found = fingerprint(tx, matching)
-            share = self._mutation.share(tx, kind, found.matched)
+            share = self._mutation.share(tx, kind, found.matched, actor, selection.filters)
+            foreseen = self._mutation.foreseen(tx, kind, operation, where, actor, selection.filters, found.matched)
             sample = tx.rows(matching.with_only_columns(*_SHOWN[kind.over]).limit(_SAMPLE))
             fields = operation.model_dump(mode="json", exclude={"force", "plan"}, exclude_none=True)
+            hint = None if share.matched else why_empty(tx, selection.filters)
             plan = issue(tx, kind, fields, found, actor, self._plan_seconds)
-        return Preview(
+        return PreviewOut(
             operation=kind.name,
             matched=share.matched,
             total=share.total,
@@ -88,5 +96,8 @@ class BulkService:
             threshold=share.threshold,
             exceeds=share.exceeds,
             sample=sample,  # type: ignore[arg-type]
+            refused=foreseen.refused,
+            objections=foreseen.objections,  # type: ignore[arg-type]
             plan=plan,
+            hint=hint,
         )

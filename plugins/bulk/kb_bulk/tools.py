@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from kb_bulk.models import FORCE, operation_fields
 from kb_bulk.wording import announcement
-from kb_framework.api import Ask, MutationKind
+from kb_framework.api import Ask, MutationKind, resolve
 from kb_framework.client import Engine
 from kb_framework.errors import Declined, EngineError, SafetyThresholdExceeded
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
-from kb_framework.selection import Selector
 
 
 def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     kind = next(kind for kind in plugins.kinds if kind.tool_name == name)
-    operation = operation_fields(kind)
+    operation = resolve(kind.target).model_fields
 
-    def tool(engine: Engine, ask: Ask, **parameters: Any) -> dict[str, Any]:
+    def tool(engine: Engine, ask: Ask, /, **parameters: Any) -> dict[str, Any]:
         execute = getattr(engine, f"bulk_{kind.name}")
         answer = ask.answer
         if answer is None:
@@ -37,25 +33,6 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
             raise Declined(f"the person was asked, and {did}; nothing was changed")
         return execute(**{**parameters, "plan": answer.state, "force": True})
 
-    def parameter(field: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-        return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-    required = [field for field, info in operation.items() if info.is_required()]
-    parameters = [
-        inspect.Parameter("engine", inspect.Parameter.POSITIONAL_ONLY, annotation=Engine),
-        inspect.Parameter("ask", inspect.Parameter.POSITIONAL_ONLY, annotation=Ask),
-        *(parameter(field, annotation, default) for field, (annotation, default) in Selector(plugins).fields(kind.over).items()),
-        *(
-            parameter(
-                field,
-                Annotated[info.annotation, Field(description=info.description)],
-                inspect.Parameter.empty if field in required else None,
-            )
-            for field, info in operation.items()
-        ),
-        parameter("force", FORCE[0], FORCE[1]),
-    ]
-    tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     changes = f"{' and '.join(f'`{field}`' for field in operation)} say what is changed. " if operation else ""
     tool.__doc__ = (
         f"{kind.help} Filters select WHICH {kind.over}, combined with AND, at least one. `tags` is a filter: it picks documents "

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from kb_framework.client import Engine, given
+from kb_framework.errors import InvalidInput, NotFound
 
 
 def add_note(engine: Engine, text: str, **fields: Any) -> dict[str, Any]:
@@ -38,6 +40,31 @@ def get_document(engine: Engine, document_id: int) -> dict[str, Any]:
     return engine.get(f"/documents/{document_id}")
 
 
+def find_document(engine: Engine, named: str) -> dict[str, Any]:
+    """Return the document with this id, path or title; a path may be longer or shorter than the one it is known by."""
+    if named.isdecimal():
+        return get_document(engine, int(named))
+    asked = dict.fromkeys((named, PurePath(named).name))
+    near = {item["id"]: item for q in asked if q for item in list_documents(engine, q=q, per_page=100)["data"]}
+    found = [item for item in near.values() if _is_called(item, named)]
+    if len(found) == 1:
+        return found[0]
+    listed = "\n".join(f"    {item['id']}  {item['path'] or item['title']}" for item in (found or [*near.values()])[:10])
+    if found:
+        raise InvalidInput(f"{len(found)} documents are called {named!r}; give an id:\n{listed}")
+    meant = f"; these are near:\n{listed}" if near else ""
+    raise NotFound(f"no document has the id, path or title {named!r}{meant}", hint=None if near else "kb list lists documents")
+
+
+def _is_called(item: Mapping[str, Any], named: str) -> bool:
+    if item["title"].casefold() == named.casefold() or item["path"] == named:
+        return True
+    # Whole folders and names must agree: `notes/a.md` is `~/notes/a.md`, and not `b-notes/a.md`.
+    path = item["path"] or ""
+    ends = f"/{named}".endswith(f"/{path}") or f"/{path}".endswith(f"/{named}")
+    return bool(path) and ends
+
+
 def get_document_chunks(engine: Engine, document_id: int) -> list[dict[str, Any]]:
     return engine.get(f"/documents/{document_id}/chunks")["data"]
 
@@ -66,8 +93,8 @@ def rename_tag(engine: Engine, old: str, new: str) -> dict[str, Any]:
     return engine.post("/tags/rename", {"old": old, "new": new})
 
 
-def merge_tags(engine: Engine, tags: list[str], into: str) -> dict[str, Any]:
-    return engine.post("/tags/merge", {"tags": tags, "into": into})
+def merge_tags(engine: Engine, tags: list[str], into: str, **options: Any) -> dict[str, Any]:
+    return engine.post("/tags/merge", {"tags": tags, "into": into, **given(**options)})
 
 
 def list_jobs(engine: Engine, **params: Any) -> dict[str, Any]:
@@ -80,14 +107,6 @@ def get_job(engine: Engine, job_id: int) -> dict[str, Any]:
 
 def get_sources(engine: Engine, document_id: int) -> list[dict[str, Any]]:
     return engine.get(f"/documents/{document_id}/sources")["data"]
-
-
-def compare_sources(engine: Engine, files: list[dict[str, Any]], root: str | None = None, **options: Any) -> dict[str, Any]:
-    return engine.post("/sources/compare", {"files": files, **given(root=root, **options)})
-
-
-def forget_sources(engine: Engine, sources: list[str], **options: Any) -> dict[str, Any]:
-    return engine.post("/sources/forget", {"sources": sources, **given(**options)})
 
 
 def start_upload(engine: Engine, filename: str, **fields: Any) -> dict[str, Any]:

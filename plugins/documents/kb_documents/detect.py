@@ -26,6 +26,10 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (257, b"ustar", "tar"),
     (0, b"HWP Document File", "hwp3"),
     (0, b"ITSF\x03\x00", "chm"),
+    (0, b"\xffWPC", "wordperfect"),
+    (0, b"\x09\x04\x06\x00", "excel4"),
+    (0, b"\x09\x02\x06\x00", "excel4"),
+    (0, b"\x09\x00\x04\x00", "excel4"),
     (0, b"%!PS", "postscript"),
     (0, b"AT&TFORM", "djvu"),
     (0, b"\x89PNG\r\n", "image"),
@@ -119,9 +123,9 @@ _TEXT_SUFFIXES = {
     ".1": "man", ".muse": "muse", ".creole": "creole", ".t2t": "txt2tags", ".ics": "text", ".vcf": "text",
 }  # fmt: skip
 
-_HTML_START = re.compile(r"(?:\s|<!--.*?-->|<\?xml[^>]*>)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_HTML_START = re.compile(r"(?:\s|<!--(?>.*?-->)|<\?xml[^>]*>)*+<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _HTML_TAGS = re.compile(
-    r"(?:\s|<!--.*?-->)*<(?:title|meta|div|p|h[1-6]|table|ul|ol|span|script|style|section|article|main|br|a|center|font)(?=[\s>/])",
+    r"(?:\s|<!--(?>.*?-->))*+<(?:title|meta|div|p|h[1-6]|table|ul|ol|span|script|style|section|article|main|br|a|center|font)(?=[\s>/])",
     re.IGNORECASE | re.DOTALL,
 )
 _XML_START = re.compile(r"\s*<[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>")

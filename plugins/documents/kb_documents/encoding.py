@@ -15,6 +15,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE = 65_536
+# One control byte in this many, zeros included, is no sign of binary data.
+_STRAY = 100
+_CONTROL_BYTES = bytes([*range(8), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
 # What the languages written in Latin letters have beside ASCII. A text is in the first encoding that makes of all its
 # other bytes letters of one language: statistics take a short French text for Baltic, and Turkish for Icelandic.
 _ALPHABETS = (
@@ -55,6 +58,11 @@ def _decode(data: bytes) -> str:
     if b"\x00" in data:
         encoding = _wide_encoding(data)
         if encoding is None:
+            # A few stray zeros, as a crash leaves in a log, do not make a text binary. Compressed data has few zeros as well,
+            # but many other control bytes.
+            controls = len(data) - len(data.translate(None, _CONTROL_BYTES))
+            if controls * _STRAY <= len(data):
+                return _decode(data.replace(b"\x00", b""))
             raise ExtractionFailed("the file is binary, not text")
         return data.decode(encoding, errors="replace")
     # Japanese mail and 7-bit Korean: ASCII bytes, told by their escape sequences alone.

@@ -15,9 +15,10 @@ from typing import Any
 
 from kb_documents.detect import detect
 from kb_documents.reading import Cutting, Parts
+from kb_documents.skip_rules import EMPTY
 from kb_documents.worker import receive, send, send_bytes
 from kb_framework.api import Attachment, ChunkText, Extracted, Extractor
-from kb_framework.errors import ExtractionFailed
+from kb_framework.errors import ExtractionFailed, WrongType
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 
@@ -34,6 +35,8 @@ _TOLD_BY_CONTENT = frozenset(
     ["pdf", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", "doc", "xls", "ppt", "msg", "hwp", "rtf"],
 )
 
+# Kinds of files without text. Where no plugin reads one, that is no failure.
+NOT_TEXT = frozenset(("image", "audio", "video", "program", "font", "database", "binary"))
 _IN_WORDS = {
     "image": "an image",
     "audio": "a sound recording",
@@ -46,6 +49,8 @@ _IN_WORDS = {
     "7z": "a 7z archive",
     "zstd": "a Zstandard archive",
     "chm": "a compiled Windows help file",
+    "wordperfect": "a WordPerfect document",
+    "excel4": "an Excel workbook of version 4 or older",
     "works": "a Microsoft Works document",
     "hwp3": "a Hangul document of version 3 or older",
     "xps": "an XPS document",
@@ -76,14 +81,20 @@ class Extraction:
 
     def _read(self, data: bytes, name: str, cutting: Cutting | None, depth: int) -> tuple[Extracted, Parts | None]:
         if not data.strip(b" \t\r\n\x00\xef\xbb\xbf"):
-            raise ExtractionFailed("the file is empty")
+            raise LeftOut("the file is empty", file_kind=EMPTY)
         kind = detect(data, name)
         if kind == "encrypted":
             raise ExtractionFailed("the file is password-protected")
         extractor = self._extractor(kind, name)
         if extractor is None:
-            raise ExtractionFailed(f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})")
-        extracted, parts = self._workers.run(extractor, data, name, cutting)
+            unread = f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})"
+            raise LeftOut(unread, file_kind=kind) if kind in NOT_TEXT else ExtractionFailed(unread)
+        try:
+            extracted, parts = self._workers.run(extractor, data, name, cutting)
+        except _WrongExtractor as error:
+            plugin = self._plugins.registry(Extractor).plugin_of(extractor.name)
+            told = self._plugins.report(plugin, f"the extractor {extractor.name!r}", error)
+            raise NotNow(told.message, hint=told.hint) from error
         # A worker that a hostile file took over may say anything: few bytes can stand for the same text many times. Chunks may
         # overlap, so they may have more than the text.
         longest = self._settings.max_text_chars
@@ -96,8 +107,9 @@ class Extraction:
 
     def _extractor(self, kind: str, name: str) -> Extractor | None:
         suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-        by_kind = next((item for item in self._plugins.extractors if item.media == kind), None)
-        by_name = next((item for item in self._plugins.extractors if suffix and suffix in item.suffixes), None)
+        extractors = self._plugins.registry(Extractor).by_precedence()
+        by_kind = next((item for item in extractors if item.media == kind), None)
+        by_name = next((item for item in extractors if suffix and suffix in item.suffixes), None)
         if by_name and kind == "text" and by_name.media in _TOLD_BY_CONTENT:
             by_name = None
         return (by_name or by_kind) if kind in _VAGUE else by_kind
@@ -105,6 +117,10 @@ class Extraction:
     def close(self) -> None:
         """End the workers. A later `extract` starts new ones."""
         self._workers.close()
+
+
+class _WrongExtractor(WrongType):
+    """An extractor returned something else than `Extracted`."""
 
 
 class _Workers:
@@ -129,6 +145,8 @@ class _Workers:
             return value
         if status == "failed":
             raise ExtractionFailed(value)
+        if status == "wrong":
+            raise _WrongExtractor(value)
         if status == "memory":
             limit = self._settings.extract_memory_bytes
             raise ExtractionFailed(f"reading took more memory than {limit} bytes (KB_EXTRACT_MEMORY_BYTES)")
@@ -183,6 +201,10 @@ class _Workers:
             worker.stop()
         for worker in idle:
             worker.discard()
+
+
+class LeftOut(ExtractionFailed):
+    """The file has no text: it is empty, or of a `file_kind` such as image that no plugin reads."""
 
 
 class NotNow(ExtractionFailed):

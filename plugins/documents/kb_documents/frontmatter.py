@@ -22,6 +22,10 @@ _MOST_TAGS = 100
 _MOST_ENTRIES = 100
 _LONGEST_VALUE = 2_000
 _DEEPEST = 4
+# Deeper YAML is not read at all: the parser calls itself for each level.
+_DEEPEST_YAML = 32
+# The parser of TOML takes the square of the parts of a dotted key. A string may have as many dots as its value may have.
+_MOST_DOTS = 2_000
 
 
 class FrontMatter(NamedTuple):
@@ -53,13 +57,16 @@ def read(text: str) -> FrontMatter | None:
 def _yaml(head: str) -> dict[Any, Any] | None:
     import yaml
 
-    # An alias may stand for a thousand others; what nobody writes by hand is not unfolded.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if "*" in head and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(head, Loader=loader)):
-            return None
+        depth = 0
+        for event in yaml.parse(head, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            # An alias may stand for a thousand others; what nobody writes by hand is not unfolded.
+            if depth > _DEEPEST_YAML or isinstance(event, yaml.AliasEvent):
+                return None
         values = yaml.load(head, Loader=loader)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
+    except Exception:  # noqa: BLE001 - what a value of a wrong kind (`!!bool x`) raises depends on its kind
         return None
     return {} if values is None else values if isinstance(values, dict) else None
 
@@ -67,6 +74,8 @@ def _yaml(head: str) -> dict[Any, Any] | None:
 def _toml(head: str) -> dict[str, Any] | None:
     import tomllib
 
+    if any(line.count(".") > _MOST_DOTS for line in head.split("\n")):
+        return None
     try:
         return tomllib.loads(head)
     except (ValueError, RecursionError):
@@ -76,7 +85,15 @@ def _toml(head: str) -> dict[str, Any] | None:
 def _title(value: object) -> str | None:
     if not isinstance(value, str | int | float | date):
         return None
-    return _line(str(value)) or None
+    return _line(_written(value)) or None
+
+
+def _written(value: object) -> str:
+    """Return a value as text; a number with thousands of digits, which Python does not write, as nothing."""
+    try:
+        return str(value)
+    except ValueError:
+        return ""
 
 
 def _line(text: str) -> str:
@@ -98,7 +115,7 @@ def _tags(value: object) -> tuple[str, ...]:
     for item in values:
         if isinstance(item, str | int | float | date) and not isinstance(item, bool):
             # A comma parts tags everywhere else, so it parts them here too; `#tag` is how notes write a tag.
-            for part in _line(str(item)).split(","):
+            for part in _line(_written(item)).split(","):
                 try:
                     tags[clean_tag(part.strip().lstrip("#"))] = None
                 except ValueError:
@@ -122,7 +139,7 @@ def _json(value: object, depth: int) -> Any:
     if not depth:
         return None
     if isinstance(value, dict):
-        entries = ((_line(str(key)), _json(item, depth - 1)) for key, item in islice(value.items(), _MOST_ENTRIES))
+        entries = ((_line(_written(key)), _json(item, depth - 1)) for key, item in islice(value.items(), _MOST_ENTRIES))
         return {key: item for key, item in entries if key}
     if isinstance(value, list | tuple | set):
         return [_json(item, depth - 1) for item in islice(value, _MOST_ENTRIES)]

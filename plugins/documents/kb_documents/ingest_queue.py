@@ -23,10 +23,11 @@ from kb_documents.tables import ingest_queue
 from kb_framework.api import Actor
 from kb_framework.errors import Busy, FilesUnreachable, InternalError, KBError, PayloadTooLarge, StoreUnusable
 from kb_framework.files import Files
+from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.jobs import finish_job, insert_job, select_jobs
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import jobs, now
+from kb_framework.storage.jobs import finish_job, insert_job, select_jobs
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import jobs, now
 
 if TYPE_CHECKING:
     from kb_documents.ingest import Ingest, Outcome
@@ -63,8 +64,9 @@ def settle(tx: Tx, queued: Queued, **values: Any) -> None:
 
 
 class IngestQueue:
-    def __init__(self, store: Store, files: Files, ingest: Ingest, host_settings: HostSettings) -> None:
+    def __init__(self, store: Store, files: Files, plugins: Plugins, ingest: Ingest, host_settings: HostSettings) -> None:
         self._store = store
+        self._plugins = plugins
         self._files = files
         self._ingest = ingest
         self._lease = timedelta(seconds=host_settings.worker_lease)
@@ -72,6 +74,7 @@ class IngestQueue:
 
     def put(self, data: bytes, filename: str, fields: FileFields, actor: Actor) -> Job:
         """Keep a file for the workers. It is stored before its job can be seen."""
+        self._plugins.require_all_loaded()
         if len(data) > self._max_bytes:
             words = f"{filename} has {len(data)} bytes; at most {self._max_bytes} are allowed (KB_MAX_FILE_BYTES)"
             raise PayloadTooLarge(words)
@@ -107,6 +110,7 @@ class IngestQueue:
 
     def run(self, stop: threading.Event, *, until_empty: bool = False) -> Iterator[tuple[Work, Outcome | KBError]]:
         """Work until told to stop, or until nothing waits; what became of each file."""
+        self._plugins.require_all_loaded()
         while not stop.is_set():
             try:
                 work = self._take()

@@ -6,33 +6,38 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from kb_documents.fields import DocType, Lang, Title, Trust, not_blank
-from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, Id, JsonObject, Model, Tag, Text
+from kb_documents.fields import DocType, Lang, SourceRef, SourceTitle, Title, Trust, not_blank
+from kb_framework.paging import Hint, PageMeta
+from kb_framework.validation import Body, Id, JsonObject, Model, Tag, Tags, Text
 
 
 class NoteIn(Body):
     text: Annotated[Text, Field(max_length=10_000_000), AfterValidator(not_blank)]
     title: Title | None = None
-    tags: list[Tag] = []
+    tags: Tags = []
     doc_type: DocType = "note"
     metadata: JsonObject = {}
     lang: Lang | None = None
     trust: Trust = "primary"
+    source_ref: SourceRef | None = None
+    source_title: SourceTitle | None = None
 
 
 class FileFields(Body):
     """What comes beside an uploaded file."""
 
-    tags: list[Tag] = []
+    tags: Tags = []
     doc_type: DocType = "document"
     title: Title | None = None
     path: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
     metadata: JsonObject = {}
     lang: Lang | None = None
     trust: Trust = "primary"
+    source_ref: SourceRef | None = None
+    source_title: SourceTitle | None = None
     source: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
     modified_ns: Id | None = None
+    stamp: Annotated[Text, Field(max_length=128)] | None = None
 
 
 class UploadIn(FileFields):
@@ -40,7 +45,7 @@ class UploadIn(FileFields):
 
 
 class TagsIn(Body):
-    tags: list[Tag]
+    tags: Tags
 
 
 class TagRename(Body):
@@ -51,6 +56,8 @@ class TagRename(Body):
 class TagMerge(Body):
     tags: Annotated[list[Tag], Field(min_length=1)]
     into: Tag
+    force: Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")] = False
+    preview: Annotated[bool, Field(description="Change nothing; say what would be changed.")] = False
 
 
 class DocumentPatch(Body):
@@ -76,6 +83,8 @@ class Document(Model):
     created_at: str
     updated_at: str
     indexed_at: str | None
+    # Since when no file of it exists in any synced folder; null for a document that is found.
+    missing_since: str | None = None
 
 
 class Job(Model):
@@ -121,6 +130,12 @@ class Added(Model):
     job: Job
     status: Literal["added", "updated", "unchanged"] = "added"
     duplicate: bool = False
+    # The document was missing, and its file is back.
+    returned: bool = False
+    # Another file with the same content is there.
+    is_copy: bool = False
+    # The tags that a document which was there did not have yet.
+    tags_added: list[str] = []
     attachments: list[dict[str, Any]] = []
 
 
@@ -140,6 +155,7 @@ class AddedList(Model):
 class DocumentPage(Model):
     data: list[Document]
     meta: PageMeta
+    hint: Hint = None
 
 
 class JobPage(Model):
@@ -168,6 +184,23 @@ class Changed(Model):
     succeeded: int
     failed: int
     errors: list[dict[str, Any]]
+    job_id: int
+
+
+class SampleTitle(Model):
+    id: int
+    title: str
+
+
+class TagPreview(Model):
+    """How many documents a tag operation would change, and the first of them."""
+
+    matched: int
+    total: int
+    percent: float
+    threshold: int
+    exceeds: bool
+    sample: list[SampleTitle]
 
 
 class Upload(Model):

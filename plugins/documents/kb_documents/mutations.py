@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from kb_documents.fields import DocType, Title, Trust
 from kb_framework.api import Flag
-from kb_framework.store.documents import add_tags, delete_documents, remove_tags, touch
-from kb_framework.store.store import Tx
-from kb_framework.validation import Body, JsonObject, Tag
+from kb_framework.storage.documents import add_tags, delete_documents, remove_tags, touch
+from kb_framework.storage.store import Tx
+from kb_framework.validation import Body, JsonObject, Tags
 
 
 class Delete(Body):
@@ -26,8 +26,8 @@ class ChangeTags(Body):
 
     keeps_chunks: ClassVar[bool] = True
 
-    add: Annotated[list[Tag] | None, Field(description="Tags to add to every selected document.")] = None
-    remove: Annotated[list[Tag] | None, Field(description="Tags to remove from every selected document.")] = None
+    add: Annotated[Tags | None, Field(description="Tags to add to every selected document.")] = None
+    remove: Annotated[Tags | None, Field(description="Tags to remove from every selected document.")] = None
 
     @model_validator(mode="after")
     def _says_something(self) -> ChangeTags:
@@ -51,7 +51,7 @@ class SetTags(Body):
     keeps_chunks: ClassVar[bool] = True
 
     new_tags: Annotated[
-        list[Tag], Flag("--set"), Field(description="The tags that replace all others; [] clears. `tags` selects.")
+        Tags, Flag("--set"), Field(description="Tags that replace all tags of every selected document; [] removes all.")
     ]
 
     @model_validator(mode="before")

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kb_framework import api, hookimpl
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+    from kb_framework.storage.store import Tx
+
+
+@hookimpl
+def kb_hookspecs() -> list[api.Hookspecs]:
+    return [api.Hookspecs("kb_documents.hookspecs")]
 
 
 @hookimpl
@@ -15,33 +25,39 @@ def kb_migrations() -> list[api.Migration]:
         api.Migration(2, "sources", "kb_documents.migrations:create_sources"),
         api.Migration(3, "queue", "kb_documents.migrations:create_queue"),
         api.Migration(4, "refused", "kb_documents.migrations:create_refused"),
+        api.Migration(5, "missing", "kb_documents.migrations:add_missing"),
+        api.Migration(6, "left_out", "kb_documents.migrations:create_left_out"),
+        api.Migration(7, "folders", "kb_documents.migrations:create_folders"),
     ]
+
+
+@hookimpl
+def kb_settings() -> list[api.SettingsSection]:
+    return [api.SettingsSection("documents", "kb_documents.settings:DocumentsSettings")]
 
 
 @hookimpl
 def kb_services() -> list[api.Service]:
     return [
-        api.Service("documents", "kb_documents.service:DocumentsService"),
+        api.Service("documents", "kb_documents.service:DocumentsService", ("notes",)),
         api.Service("ingest", "kb_documents.ingest:Ingest"),
         api.Service("ingest_queue", "kb_documents.ingest_queue:IngestQueue"),
-        api.Service("uploads", "kb_documents.uploads:UploadsService"),
+        api.Service("uploads", "kb_documents.uploads:UploadsService", ("uploads",)),
         api.Service("source_files", "kb_documents.sources:SourcesService"),
+        api.Service("synced_folders", "kb_documents.synced_folders:SyncedFolders"),
     ]
 
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    words = ("notes", "documents", "tags", "jobs", "uploads")
-    compare = api.Direct("/sources/compare", "source_files", "compare", "kb_documents.source_models:SourcesIn")
-    return [
-        api.Routes("documents", "kb_documents.routes:handlers", under=words),
-        api.Routes("sources", "kb_documents.source_routes:handlers", under=("sources",), direct=(compare,)),
-    ]
+    return [api.Routes("documents", "kb_documents.routes:handlers")]
 
 
 @hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"notes": True, "uploads": True}
+def kb_operations() -> list[api.Operation[Any, Any]]:
+    from kb_documents.source_operations import OPERATIONS
+
+    return OPERATIONS
 
 
 @hookimpl
@@ -83,7 +99,50 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
         api.MutationKind(
             "replace", "kb_documents.ingest:Replace", verb="replace", help="Give a document new content.", bulk=False
         ),
+        api.MutationKind(
+            "missing",
+            "kb_documents.missing:MarkMissing",
+            verb="mark as missing",
+            help="Hide documents whose files vanished from a synced folder.",
+            bulk=False,
+            permission="documents.delete",
+        ),
     ]
+
+
+@hookimpl
+def kb_selection_filters() -> list[api.SelectionFilter]:
+    help = "Selects documents whose files vanished."
+    return [api.SelectionFilter("missing", "kb_documents.missing:is_missing", help=help, flag="--missing")]
+
+
+@hookimpl
+def kb_export_tables() -> list[api.ExportTable]:
+    return [
+        api.ExportTable("document_sources", table="document_sources", key="source"),
+        api.ExportTable("refused_sources", table="refused_sources", key="source"),
+        api.ExportTable("left_out_sources", table="left_out_sources", key="source"),
+        api.ExportTable("synced_folders", table="synced_folders", key="root", adapt="kb_documents.synced_folders:of_any_machine"),
+    ]
+
+
+@hookimpl
+def kb_narrow_selection(selection: api.Selection, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
+    from kb_documents.missing import narrow_selection
+
+    return narrow_selection(selection.filters, purpose, tx)
+
+
+@hookimpl
+def kb_narrow_retrieval(tx: Tx) -> ColumnElement[bool] | None:
+    from kb_documents.missing import narrow_retrieval
+
+    return narrow_retrieval(tx)
+
+
+@hookimpl
+def kb_serving(services: Mapping[str, Any]) -> None:
+    services["source_files"].keep_expiring()
 
 
 @hookimpl
@@ -100,8 +159,15 @@ def kb_extractors() -> list[api.Extractor]:
             "kb_documents.extract:markdown",
             media="markdown",
             suffixes=(".md", ".markdown", ".mdx", ".mkd"),
+            precedence=0,
         ),
-        api.Extractor("text", "kb_documents.extract:plain_text", media="text", suffixes=(".txt", ".text", ".log", "")),
+        api.Extractor(
+            "text",
+            "kb_documents.extract:plain_text",
+            media="text",
+            suffixes=(".txt", ".text", ".log", ""),
+            precedence=0,
+        ),
     ]
 
 
@@ -119,15 +185,17 @@ def kb_commands() -> list[api.Command]:
         command("add", "add", "Add files and folders.", "folder_commands"),
         command("sync", "sync", "Keep in step with a folder: add, update, remove what vanished.", "folder_commands"),
         command("watch", "watch", "Stay in step with a folder while it changes.", "folder_commands"),
+        command("folders", "folders", "List the folders that kb sync keeps in step with.", "folder_commands"),
+        command("folders forget", "forget_folder", "Forget a synced folder; its documents stay.", "folder_commands"),
         command("note", "note", "Add a note."),
         command("list", "list_documents", "List documents."),
         command("show", "show", "Show a document, or its text."),
-        command("remove", "remove", "Delete documents by id."),
+        command("remove", "remove", "Delete documents for good."),
         command("tag", "tag", "Add, remove or replace the tags of a document."),
         command("tags", "tags", "List tags with their counts."),
         command("tags rename", "rename_tag", "Rename a tag everywhere."),
         command("tags merge", "merge_tags", "Merge tags into one."),
-        command("worker", "worker", "Make documents of files that wait in the queue.", "worker_commands"),
+        command("worker", "worker", "Read the files that were sent with queue=true.", "worker_commands"),
         command("jobs", "jobs", "List jobs: what was ingested or changed, and how it went."),
         command("jobs show", "show_job", "Show one job with its errors."),
     ]
@@ -154,8 +222,13 @@ def kb_tools() -> list[api.Tool]:
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
     names = (
-        "add_note add_file add_files queue_file list_documents get_document get_document_chunks get_file "
+        "add_note add_file add_files queue_file list_documents get_document find_document get_document_chunks get_file "
         "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
-        "list_jobs get_job get_sources compare_sources forget_sources start_upload append_upload finish_upload"
+        "list_jobs get_job get_sources start_upload append_upload finish_upload"
     )
     return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]
+
+
+@hookimpl
+def kb_checks() -> list[api.Check]:
+    return [api.Check("metadata", "kb_documents.checks:MetadataCheck", rank=60)]

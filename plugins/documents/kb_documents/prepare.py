@@ -9,16 +9,18 @@ from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
-from kb_documents.extraction import Extraction
+from kb_models.api import Embedding, embedded_text
+
+from kb_documents.extraction import Extraction, LeftOut
 from kb_documents.language import detect_by
 from kb_documents.models import FileFields, NoteIn
 from kb_documents.reading import Cutting, Parts, take_apart
-from kb_framework.api import Actor, ChunkText, Extracted
-from kb_framework.embedding import Embedding, embedded_text
+from kb_documents.skip_rules import kind_inside, why_unread
+from kb_framework.api import Actor, Chunker, ChunkText, Extracted
 from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.documents import content_hash
+from kb_framework.storage.documents import content_hash
 
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"
@@ -47,6 +49,8 @@ class Incoming:
     # How many files this one is inside of.
     depth: int = 0
     queued: Queued | None = None
+    # For a file inside another: the reading of the outermost file.
+    reading: str | None = None
     content_hash: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +81,12 @@ class Ready:
     words: Sequence[Sequence[str]] | None
     # By content hash, of the chunks that are new.
     vectors: dict[str, bytes] = field(default_factory=dict)
+
+
+def _name_inside(incoming: Incoming) -> str:
+    """Return the name of a file in the file that holds it."""
+    outer = str(incoming.fields.metadata.get("parent_path"))
+    return (incoming.path or incoming.filename).removeprefix(f"{outer}/")
 
 
 class Preparation:
@@ -114,6 +124,8 @@ class Preparation:
         limit, size = self._settings.max_file_bytes, len(incoming.data)
         if size > limit:
             return PayloadTooLarge(f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)")
+        if incoming.depth and (kind := kind_inside(_name_inside(incoming), incoming.data)):
+            return LeftOut(why_unread(kind), file_kind=kind)
         try:
             extracted, parts = self._take_apart(incoming)
         except KBError as error:
@@ -125,7 +137,7 @@ class Preparation:
         return Ready(extracted, parts.title, lang, parts.pieces, parts.words)
 
     def _take_apart(self, incoming: Incoming) -> tuple[Extracted, Parts]:
-        chunker = self._plugins.chunkers.get(self._settings.chunker)
+        chunker = self._plugins.registry(Chunker).get(self._settings.chunker)
         if chunker is None:
             raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
         cutting = Cutting(chunker.target, incoming.fields.title, incoming.path)

@@ -17,6 +17,8 @@ from kb_framework.api import ChunkText, Extracted, resolve
 # Of a longer text the words are made when they are written, a part at a time: all at once they take as much room as the text.
 _SHORT = 1_000_000
 _LONGEST_TITLE = 80
+# In a document's metadata: how many characters of its text were kept, of how many.
+TRUNCATED = "truncated"
 
 
 class Cutting(NamedTuple):
@@ -38,7 +40,7 @@ class Parts(NamedTuple):
 
 def take_apart(extracted: Extracted, cutting: Cutting) -> Parts:
     # Only where something is added: to read how words are made takes longer than many a command.
-    from kb_framework.store.text import indexed_words
+    from kb_framework.storage.text import indexed_words
 
     text = extracted.text
     pieces = list(resolve(cutting.chunker)(extracted))

@@ -23,8 +23,8 @@ from kb_documents.source_models import SourceList
 from kb_documents.uploads import UploadsService
 from kb_framework.api import Actor
 from kb_framework.bootstrap import split_list
+from kb_framework.edges.http.params import Answer, DocumentId, PageNumber, PerPage, QueryText, TagList, upload_bytes
 from kb_framework.errors import InvalidInput
-from kb_framework.http import Answer, DocumentId, PageNumber, PerPage, QueryText, TagList, upload_bytes
 from kb_framework.paging import Page
 from kb_framework.validation import Model, clean_tag, validate
 
@@ -42,8 +42,11 @@ class FileUpload(Model):
     metadata: str | None = None
     lang: str | None = None
     trust: str | None = None
+    source_ref: str | None = None
+    source_title: str | None = None
     source: str | None = None
     modified_ns: str | None = None
+    stamp: str | None = None
 
     def fields(self) -> models.FileFields:
         values = self.model_dump(exclude={"file"}, exclude_none=True)
@@ -138,14 +141,15 @@ def list_documents(
     page: PageNumber = 1,
     per_page: PerPage = 20,
     sort: Annotated[str, QueryParameter(description="A field, with - for descending.")] = "id",
+    missing: Annotated[bool, QueryParameter(description="Only those whose files vanished from a synced folder.")] = False,
 ) -> models.DocumentPage:
     """List documents; `tags` keeps those that have all of them."""
     try:
         wanted = [clean_tag(tag) for part in tags for tag in split_list(part)]
     except ValueError as error:
         raise InvalidInput(f"tags: {error}", field="tags") from None
-    data, meta = documents.list(actor, Page(page, per_page), wanted, doc_type, q, sort)
-    return models.DocumentPage(data=data, meta=meta)
+    data, meta, hint = documents.list(actor, Page(page, per_page), wanted, doc_type, q, sort, missing)
+    return models.DocumentPage(data=data, meta=meta, hint=hint)
 
 
 @get("/documents/{document_id:int}", sync_to_thread=True, opt={"permission": "documents.read"})
@@ -238,9 +242,11 @@ def rename_tag(
 @post("/tags/merge", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "documents.write"})
 def merge_tags(
     data: JSONBody[models.TagMerge], documents: NamedDependency[DocumentsService], actor: NamedDependency[Actor]
-) -> models.Changed:
-    """Replace several tags by one."""
-    return documents.merge_tags(data.tags, data.into, actor)
+) -> models.Changed | models.TagPreview:
+    """Replace several tags by one, on every document that has any of them; with `preview`, say how many those are."""
+    if data.preview:
+        return documents.preview_merge(data.tags, data.into, actor)
+    return documents.merge_tags(data.tags, data.into, actor, force=data.force)
 
 
 @get("/jobs", sync_to_thread=True, opt={"permission": "documents.read"})

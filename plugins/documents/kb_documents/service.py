@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import sqlalchemy as sa
+from kb_files.api import Integrity
 
 from kb_documents.ingest import Ingest, Outcome
 from kb_documents.ingest_queue import IngestQueue
+from kb_documents.missing import SINCE, is_missing, not_missing
 from kb_documents.models import (
     Added,
     AddedItem,
@@ -21,29 +23,34 @@ from kb_documents.models import (
     FileFields,
     Job,
     NoteIn,
+    SampleTitle,
+    TagPreview,
 )
 from kb_documents.mutations import ChangeTags, Delete, SetTags, Update
 from kb_documents.prepare import Incoming
 from kb_documents.source_models import Source, SourceList
 from kb_documents.tables import sources
-from kb_framework.api import Actor, MutationResult, Selection
+from kb_framework.api import Actor, Selection
 from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
-from kb_framework.files import Files
-from kb_framework.mutation import Mutation
+from kb_framework.files import PART, Files
+from kb_framework.nesting import PROBLEM
 from kb_framework.paging import Page, PageMeta
+from kb_framework.pipelines.mutation import Fingerprint, Mutation, Promise
 from kb_framework.plugins import Plugins
-from kb_framework.store.chunks import chunk_columns, readable
-from kb_framework.store.documents import has_all_tags
-from kb_framework.store.jobs import select_jobs
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, document_tags, documents, file_removals, now
+from kb_framework.storage.chunks import chunk_columns, readable
+from kb_framework.storage.documents import has_all_tags
+from kb_framework.storage.hints import why_empty
+from kb_framework.storage.jobs import select_jobs
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, document_tags, documents, file_removals, now
 from kb_framework.validation import validate
 
 log = logging.getLogger("kb.documents")
 
 SORTS = ("id", "title", "created_at", "updated_at", "bytes", "doc_type")
 _SWEEP = 500
+_SAMPLE = 10
 
 
 class StoredFile(NamedTuple):
@@ -65,6 +72,7 @@ class DocumentsService:
     ) -> None:
         self._store = store
         self._files = files
+        self._integrity = Integrity(store, files)
         self._plugins = plugins
         self._mutation = mutation
         self._ingest = ingest
@@ -132,6 +140,9 @@ class DocumentsService:
                 job=Job.model_validate(jobs[outcome.job_id]),
                 status=outcome.status,
                 duplicate=outcome.status == "unchanged",
+                tags_added=list(outcome.tags_added),
+                returned=outcome.returned,
+                is_copy=outcome.is_copy,
                 attachments=list(outcome.attachments),
             )
             for outcome in outcomes
@@ -141,7 +152,7 @@ class DocumentsService:
 
     def get(self, document_id: int, actor: Actor) -> Document:
         def documents_here(tx: Tx) -> list[Document]:
-            here = (documents.c.id == document_id, *self._visible(tx, actor))
+            here = (documents.c.id == document_id, *self._visible(tx, actor, document_ids=[document_id]))
             return self._documents(tx, sa.select(documents).where(*here))
 
         found = self._store.look(actor.organization_id, documents_here)
@@ -157,7 +168,9 @@ class DocumentsService:
         doc_type: str | None = None,
         q: str | None = None,
         sort: str = "id",
-    ) -> tuple[list[Document], PageMeta]:
+        missing: bool = False,
+    ) -> tuple[list[Document], PageMeta, str | None]:
+        """A page of documents; where nothing matches, also why."""
         column = sort.removeprefix("-")
         if column not in SORTS:
             raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}, with - for descending", field="sort")
@@ -165,14 +178,18 @@ class DocumentsService:
         if doc_type is not None:
             conditions.append(documents.c.doc_type == doc_type)
         if q:
-            conditions.append(documents.c.title.icontains(q, autoescape=True) | documents.c.path.icontains(q, autoescape=True))
+            texts = (documents.c.title, documents.c.path, sources.c.path)
+            in_title, in_path, in_source = (text.icontains(q, autoescape=True) for text in texts)
+            # A copy is a source of the document, and its path is found too.
+            conditions.append(in_title | in_path | documents.c.id.in_(sa.select(sources.c.document_id).where(in_source)))
         order = [documents.c[column].desc() if sort.startswith("-") else documents.c[column], documents.c.id]
         with self._store.read(actor.organization_id) as tx:
-            conditions += self._visible(tx, actor)
+            conditions += [is_missing(True), *self._visible(tx, actor, missing=True)] if missing else self._visible(tx, actor)
             count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
             query = sa.select(documents).where(*conditions).order_by(*order)
-            found = self._documents(tx, page.cut(query))
-            return found, page.meta(tx.scalar(count))
+            found, meta = self._documents(tx, page.cut(query)), page.meta(tx.scalar(count))
+            hint = None if meta.total else why_empty(tx, {"tags": tags, "doc_type": doc_type, "q": q})
+            return found, meta, hint
 
     def sources(self, document_id: int, actor: Actor) -> SourceList:
         """Where a document was read from; nothing for a note."""
@@ -193,28 +210,29 @@ class DocumentsService:
     def file(self, document_id: int, actor: Actor) -> StoredFile:
         """A document's stored file, and the name to offer it under."""
         with self._store.read(actor.organization_id) as tx:
-            query = sa.select(documents.c.file, documents.c.path, documents.c.media)
-            here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor))
+            query = sa.select(documents.c.id, documents.c.title, documents.c.path, documents.c.file)
+            here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor, document_ids=[document_id]))
             row = tx.execute(query.where(*here)).first()
-        size = self._files.size(row.file) if row and row.file else None
-        if row is None or size is None:
+        if row is None or row.file is None or self._files.size(row.file) is None:
             raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
-        parts = self._files.parts(row.file)
-        # The first part is read now, so that what cannot be read still becomes an error with a status.
-        return StoredFile(name, size, row.file[3:], chain([next(parts, b"")], parts))
+        # A copy that was verified before the first byte is sent, so that a damaged file is an error with a status.
+        copy = self._integrity.open_file(row.file, row._mapping)
+        size = copy.seek(0, os.SEEK_END)
+        copy.seek(0)
+        return StoredFile(name, size, row.file[3:], _parts(copy))
 
-    def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
-        """What no plugin withholds: a document that no operation may touch is not shown either."""
-        return self._plugins.narrow_selection(Selection({}), actor, "read", tx)
+    def _visible(self, tx: Tx, actor: Actor, **filters: Any) -> list[sa.ColumnElement[bool]]:
+        """The conditions of plugins that withhold documents: a document that no operation may touch is not shown either."""
+        return self._plugins.narrow_selection(Selection(filters), actor, "read", tx)
 
     def _documents(self, tx: Tx, query: sa.Select) -> list[Document]:
-        rows = tx.rows(query.where(tx.owns(documents)))
+        rows = tx.rows(query.add_columns(SINCE).where(tx.owns(documents)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
         for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)):
             tags[number].append(tag)
-        return [Document.model_validate({**row, "tags": tags[row["id"]]}) for row in rows]
+        return [Document.model_validate({**row, "metadata": _shown(row["metadata"]), "tags": tags[row["id"]]}) for row in rows]
 
     # Changes: each is a plan of one for the host's pipeline
 
@@ -244,29 +262,52 @@ class DocumentsService:
     def tags(self, actor: Actor, page: Page) -> tuple[list[dict[str, Any]], PageMeta]:
         count = sa.func.count()
         with self._store.read(actor.organization_id) as tx:
-            grouped = sa.select(document_tags.c.tag, count.label("count")).where(tx.owns(document_tags))
+            grouped = sa.select(document_tags.c.tag, count.label("count")).where(tx.owns(document_tags), not_missing(tx))
             grouped = grouped.group_by(document_tags.c.tag)
             total = tx.scalar(sa.select(count).select_from(grouped.subquery()))
             rows = tx.rows(page.cut(grouped.order_by(count.desc(), document_tags.c.tag)))
         return [dict(row) for row in rows], page.meta(total)
 
     def rename_tag(self, old: str, new: str, actor: Actor) -> Changed:
-        with self._store.read(actor.organization_id) as tx:
-            taken = tx.scalar(sa.select(document_tags.c.tag).where(tx.owns(document_tags), document_tags.c.tag == new))
-        if taken is not None:
-            raise Conflict(f"the tag {new!r} is in use", hint="merge the tags instead", field="new")
-        return self.merge_tags([old], new, actor)
+        """Rename a tag that has an unused name to go to. It can be renamed back, so the threshold does not apply."""
+        return self._replace_tags([old], new, actor, force=True, promise=_Unused(old, new))
 
-    def merge_tags(self, tags: list[str], into: str, actor: Actor) -> Changed:
-        """Give every document that has one of the tags the one tag instead."""
-        old = [tag for tag in tags if tag != into]
-        if not old:
-            raise InvalidInput("tags: nothing to merge", field="tags")
-        having = sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, old))
-        result = self._mutation.run("tags", ChangeTags(add=[into], remove=old), documents.c.id.in_(having), actor)
-        if not result.matched:
-            raise NotFound(f"no document has the tag {old[0]!r}" if len(old) == 1 else "no document has any of the tags")
-        return _changed(result)
+    def merge_tags(self, tags: list[str], into: str, actor: Actor, *, force: bool = False) -> Changed:
+        """Give every document that has one of the tags the one tag instead. Nothing tells them apart afterwards."""
+        return self._replace_tags(tags, into, actor, force=force)
+
+    def preview_merge(self, tags: list[str], into: str, actor: Actor) -> TagPreview:
+        old = _merged(tags, into)
+        kind = self._mutation.kind("tags")
+        with self._store.read(actor.organization_id) as tx:
+            where, selection = _having(old), {"any_tags": old}
+            found = self._mutation.matching(tx, kind, [documents.c.id, documents.c.title], where, actor, selection)
+            matched = tx.scalar(sa.select(sa.func.count()).select_from(found.subquery()))
+            share = self._mutation.share(tx, kind, matched, actor, selection)
+            sample = tx.rows(found.order_by(documents.c.id).limit(_SAMPLE))
+        return TagPreview(
+            matched=share.matched,
+            total=share.total,
+            percent=share.percent,
+            threshold=share.threshold,
+            exceeds=share.exceeds,
+            sample=[SampleTitle.model_validate(row) for row in sample],
+        )
+
+    def _replace_tags(self, tags: list[str], into: str, actor: Actor, *, force: bool, promise: Promise | None = None) -> Changed:
+        old = _merged(tags, into)
+        operation = ChangeTags(add=[into], remove=old)
+        result = self._mutation.run(
+            "tags", operation, _having(old), actor, selection={"any_tags": old}, force=force, promise=promise or _Used(old)
+        )
+        assert result.job_id is not None
+        return Changed(
+            matched=result.matched,
+            succeeded=result.succeeded,
+            failed=result.failed,
+            errors=result.errors,
+            job_id=result.job_id,
+        )
 
     # Jobs
 
@@ -327,9 +368,58 @@ class DocumentsService:
         return True
 
 
-def _changed(result: MutationResult) -> Changed:
-    return Changed(matched=result.matched, succeeded=result.succeeded, failed=result.failed, errors=result.errors)
+class _Used:
+    """Refuses, in the transaction of the change, what would change nothing."""
+
+    def __init__(self, tags: list[str]) -> None:
+        self._tags = tags
+
+    def earlier(self, tx: Tx) -> None:
+        pass
+
+    def require_same(self, found: Fingerprint) -> None:
+        if not found.matched:
+            raise NotFound(
+                f"no document has the tag {self._tags[0]!r}" if len(self._tags) == 1 else "no document has any of the tags"
+            )
+
+    def keep(self, tx: Tx, job_id: int) -> None:
+        pass
+
+
+class _Unused(_Used):
+    """Refuses a new name that is in use, in the transaction of the renaming."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__([old])
+        self._new = new
+
+    def earlier(self, tx: Tx) -> None:
+        query = sa.select(document_tags.c.tag).where(tx.owns(document_tags), document_tags.c.tag == self._new).limit(1)
+        if tx.scalar(query) is not None:
+            raise Conflict(f"the tag {self._new!r} is in use", hint="merge the tags instead", field="new")
+
+
+def _merged(tags: list[str], into: str) -> list[str]:
+    old = list(dict.fromkeys(tag for tag in tags if tag != into))
+    if not old:
+        raise InvalidInput("tags: nothing to merge", field="tags")
+    return old
+
+
+def _having(tags: list[str]) -> sa.ColumnElement[bool]:
+    return documents.c.id.in_(sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, tags)))
+
+
+def _parts(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while part := file.read(PART):
+            yield part
 
 
 def _batches(items: list[str], size: int) -> Iterator[list[str]]:
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _shown(metadata: Any) -> dict[str, Any]:
+    return metadata if isinstance(metadata, dict) else {PROBLEM: "this is not a JSON object, so it cannot be shown"}

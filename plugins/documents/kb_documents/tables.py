@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.store.tables import BigId, Json, Time, Uuid, documents
+from kb_framework.storage.tables import BigId, Json, Time, Uuid, documents
 
 metadata = sa.MetaData()
 source_metadata = sa.MetaData()
@@ -39,22 +39,74 @@ ingest_queue = sa.Table(
     sa.Column("created_at", Time, nullable=False),
 )
 
-# A file on somebody's disk, as it was when it was last read. Several may hold the same content, and so be one document.
-sources = sa.Table(
-    "document_sources",
-    source_metadata,
+
+def _sources(metadata: sa.MetaData, *more: sa.Column) -> sa.Table:
+    return sa.Table(
+        "document_sources",
+        metadata,
+        sa.Column("organization_id", Uuid, nullable=False),
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("document_id", BigId, sa.ForeignKey(documents.c.id, ondelete="CASCADE"), nullable=False),
+        sa.Column("path", sa.Text, nullable=False),
+        sa.Column("size", sa.BigInteger, nullable=False),
+        sa.Column("modified_ns", sa.BigInteger),
+        sa.Column("content_hash", sa.String(64), nullable=False),
+        # The derived title. A document title that differs was chosen by a person and stays.
+        sa.Column("title", sa.Text, nullable=False),
+        *more,
+        sa.PrimaryKeyConstraint("organization_id", "source"),
+        sa.Index("document_sources_by_document", "document_id"),
+    )
+
+
+# The table as released first; a released step never changes.
+_sources(source_metadata, sa.Column("seen_at", Time, nullable=False))
+
+# A file on a disk, in the state in which it was last read. Files with equal content are sources of one document.
+sources = _sources(
+    sa.MetaData(),
+    # Identifies one reading of a top-level file, archives and mails included. A file inside another carries the
+    # reading of the outermost file: where the two differ, the outer file no longer holds it.
+    sa.Column("reading", Uuid),
+    # What the file system says beside size and time of change: inode and ctime. Null: unknown.
+    sa.Column("stamp", sa.Text),
+)
+
+# `documents` with the column of the step `missing`: since when no source of the document exists any more.
+followed = documents.to_metadata(sa.MetaData())
+followed.append_column(sa.Column("missing_since", Time))
+
+left_out_metadata = sa.MetaData()
+
+# A file without text, such as an image, as it was when it was read; known so that it is not read again.
+left_out = sa.Table(
+    "left_out_sources",
+    left_out_metadata,
     sa.Column("organization_id", Uuid, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
-    sa.Column("document_id", BigId, sa.ForeignKey(documents.c.id, ondelete="CASCADE"), nullable=False),
-    sa.Column("path", sa.Text, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("modified_ns", sa.BigInteger),
-    sa.Column("content_hash", sa.String(64), nullable=False),
-    # What the title was derived to be: a title that differs was chosen by a person, and stays.
-    sa.Column("title", sa.Text, nullable=False),
-    sa.Column("seen_at", Time, nullable=False),
+    sa.Column("modified_ns", sa.BigInteger, nullable=False),
+    sa.Column("readers", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("organization_id", "source"),
-    sa.Index("document_sources_by_document", "document_id"),
+)
+
+folders_metadata = sa.MetaData()
+
+# A folder that was synced, with the options to sync it by. `name` begins the paths of its documents.
+synced_folders = sa.Table(
+    "synced_folders",
+    folders_metadata,
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("root", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("tags", Json, nullable=False),
+    sa.Column("doc_type", sa.Text),
+    sa.Column("include", Json, nullable=False),
+    sa.Column("exclude", Json, nullable=False),
+    # The machine that has the folder. Null: any.
+    sa.Column("host", sa.Text),
+    sa.PrimaryKeyConstraint("organization_id", "root"),
 )
 
 refused_metadata = sa.MetaData()

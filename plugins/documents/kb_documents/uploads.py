@@ -14,8 +14,8 @@ from kb_framework.api import Actor
 from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
 from kb_framework.files import Files
 from kb_framework.settings import HostSettings
-from kb_framework.store.store import Store
-from kb_framework.store.tables import now
+from kb_framework.storage.store import Store
+from kb_framework.storage.tables import now
 
 _LIFETIME = timedelta(hours=1)
 

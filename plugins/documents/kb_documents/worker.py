@@ -2,8 +2,8 @@
 
 It speaks over its standard input and output: each message is eight bytes of length and as many bytes. A request is two
 messages, the pickle of `(target, name, Cutting or None)` and the file as it is; an answer is the pickle of `("ok", (Extracted,
-Parts or None))`, `("failed", sentence)`, `("memory", "")` or `("error", traceback)`, `("uncut", traceback)` where it was a
-chunker's. Of a text that was taken apart only the parts are sent.
+Parts or None))`, `("failed", sentence)`, `("wrong", what the extractor returned)`, `("memory", "")` or `("error", traceback)`,
+`("uncut", traceback)` where it was a chunker's. Of a text that was taken apart only the parts are sent.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import re
 import signal
 import struct
 import sys
@@ -18,11 +19,12 @@ import threading
 import traceback
 from typing import IO, Any
 
-from kb_documents.reading import Cutting, take_apart
+from kb_documents.reading import TRUNCATED, Cutting, take_apart
 from kb_framework.api import Extracted, resolve
 from kb_framework.errors import KBError
 
 _LENGTH = struct.Struct(">Q")
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -110,9 +112,8 @@ def _answer(target: str, data: bytes, name: str, cutting: Cutting | None, memory
         try:
             extracted = function(data, name)
             if not isinstance(extracted, Extracted):
-                return "error", f"{target} returned {type(extracted).__name__} instead of Extracted"
-            if len(extracted.text) > longest:
-                return "failed", f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)"
+                return "wrong", f"returned {type(extracted).__name__} instead of Extracted"
+            extracted = _shortened(_cleaned(extracted), longest)
             if not extracted.text.strip() and not extracted.attachments:
                 return "failed", "the file holds no text"
             if cutting is None:
@@ -130,6 +131,44 @@ def _answer(target: str, data: bytes, name: str, cutting: Cutting | None, memory
         return "failed", "the file is nested too deeply"
     except BaseException:  # noqa: BLE001 - native libraries raise panics that are no Exception
         return trouble, traceback.format_exc(limit=-20)
+
+
+def _cleaned(extracted: Extracted) -> Extracted:
+    """Replace halves of characters and NUL, which are no text but which many a format can say."""
+    return extracted._replace(
+        text=_clean(extracted.text),
+        title=_clean(extracted.title),
+        tags=tuple(map(_clean, extracted.tags)),
+        metadata=_clean(dict(extracted.metadata)),
+        attachments=tuple(item._replace(name=_clean(item.name)) for item in extracted.attachments),
+    )
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        if value.isascii() and "\x00" not in value:
+            return value
+        # One character for one, since `pages` and `body_start` are offsets.
+        return _NO_TEXT.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _shortened(extracted: Extracted, longest: int) -> Extracted:
+    """Keep the first characters of a text that is too long, up to the end of a line, and say so in its metadata."""
+    length = len(extracted.text)
+    if length <= longest:
+        return extracted
+    end = extracted.text.rfind("\n", longest // 2, longest) + 1
+    text = extracted.text[: end or longest]
+    return extracted._replace(
+        text=text,
+        metadata={**extracted.metadata, TRUNCATED: {"kept": len(text), "characters": length}},
+        pages=tuple(page for page in extracted.pages if page[0] < len(text)),
+    )
 
 
 def _limit_memory(more: int | None) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli
+from kb_framework.edges.cli.console import Cli
 from kb_framework.errors import ConfigInvalid, KBError
 
 
 def worker(*, once: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -> int:
-    """Make documents of files that were sent with `queue=true`. Run as many as you like, on any machine.
+    """Read the files that were sent with `queue=true`, and add them. Run as many as you like, on any machine.
 
     A worker that dies loses nothing: after KB_WORKER_LEASE seconds another takes its file. It ends after the file at hand when
     it is told to (SIGTERM, Ctrl+C).

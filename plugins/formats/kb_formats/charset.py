@@ -7,7 +7,7 @@ import re
 
 from kb_documents.encoding import decode
 
-_DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""")
+_DECLARED = re.compile(rb"""(?:charset|encoding)\s*+=\s*+(?:["']\s*+)?([A-Za-z0-9_.:-]+)""")
 # What browsers take these names for: the larger set that files under that name are really in.
 _MEANT = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "euc_kr": "cp949", "ksx1001": "cp949", "shift_jis": "cp932", "gb2312": "gb18030",
@@ -19,7 +19,9 @@ def decode_markup(data: bytes) -> str:
     """HTML or XML, by its mark, by being UTF-8, by what it declares, else by the likeliest guess."""
     declared = _declared(data)
     if declared and not data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")) and b"\x00" not in data[:1000]:
-        for encoding in ("utf-8", declared):
+        # ISO-2022-JP and its relatives are ASCII bytes, so they are valid UTF-8 too.
+        order = (declared, "utf-8") if declared.startswith("iso2022") else ("utf-8", declared)
+        for encoding in order:
             try:
                 return _plain(data.decode(encoding))
             except UnicodeDecodeError:

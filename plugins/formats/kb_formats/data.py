@@ -9,6 +9,7 @@ from typing import Any
 from kb_documents.encoding import decode
 
 from kb_framework.api import Extracted
+from kb_framework.nesting import MAX_DEPTH, is_deeper
 
 _MAX_COLUMNS = 1000
 
@@ -50,7 +51,10 @@ def json_text(data: bytes, name: str) -> Extracted:
     text = decode(data)
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
+        return Extracted(text, media="json")
+    if is_deeper(value, MAX_DEPTH):
+        # Indented, it would take the square of its size.
         return Extracted(text, media="json")
     title = value.get("title") or value.get("name") if isinstance(value, dict) else None
     pretty = json.dumps(value, ensure_ascii=False, indent=2)
@@ -63,7 +67,7 @@ def json_lines(data: bytes, name: str) -> Extracted:
     for line in decode(data).split("\n"):
         try:
             lines.append(json.dumps(json.loads(line), ensure_ascii=False) if line.strip() else "")
-        except ValueError:
+        except (ValueError, RecursionError):
             lines.append(line)
     return Extracted("\n".join(lines).strip(), media="jsonl")
 
@@ -76,7 +80,7 @@ def notebook(data: bytes, name: str) -> Extracted:
         cells = book.get("cells") or [cell for sheet in book.get("worksheets", ()) for cell in sheet.get("cells", ())]
         language = book.get("metadata", {}).get("kernelspec", {}).get("language") or "python"
         parts = [part for cell in cells for part in _cell(cell, str(language))]
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return Extracted(text, media="ipynb")
     content = "\n\n".join(part for part in parts if part.strip())
     heading = next((line[2:].strip() for line in content.split("\n") if line.startswith("# ")), None)

@@ -14,7 +14,7 @@ _CAUSES = (
     (re.compile(r"EOCD|invalid zip|not a zip|zip error|local file header", re.IGNORECASE), "its container is incomplete"),
     (re.compile(r"deflate|decompress|inflate|checksum|crc", re.IGNORECASE), "its compressed data is broken"),
     (re.compile(r"not found|missing", re.IGNORECASE), "a part of it is missing"),
-    (re.compile(r"magic|invalid .*header|wrong", re.IGNORECASE), "it does not begin like one"),
+    (re.compile(r"magic|invalid .{0,99}header|wrong", re.IGNORECASE), "it does not begin like one"),
     (re.compile(r"xml|utf-?8|syntax", re.IGNORECASE), "its inner text is malformed"),
 )
 

@@ -9,12 +9,15 @@ from kb_formats.native import described, read
 from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed
 
-_HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
+_HEADING = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)
 _MARKS = re.compile(r"[\\*_`]+")
 # The end of a line inside a word: a soft hyphen, or whatever stands for one, or a hyphen between small letters.
 _SOFT_BREAK = re.compile(r"[\u00ad\u0002\ufffe]\n")
 _HYPHEN_BREAK = re.compile(r"(?<=[a-zà-ÿа-я])-\n(?=[a-zà-ÿа-я])")
 _LOOK_AHEAD = 12
+# Chinese and Japanese letters, between which a layout may put spaces that no reader sees.
+_SPACED = re.compile(r"(?<=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]) (?=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])")
+_LETTER = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 def pdf(data: bytes, name: str) -> Extracted:
@@ -70,8 +73,15 @@ def _whole(result: Any) -> Extracted:
 def _clean(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
     text = _HYPHEN_BREAK.sub("", _SOFT_BREAK.sub("", text))
-    lines = [line.strip() for line in text.split("\n")]
+    lines = [_unspaced(line.strip()) for line in text.split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _unspaced(line: str) -> str:
+    """A line without the spaces between Chinese or Japanese letters, where most of them have one."""
+    if line.isascii() or len(_SPACED.findall(line)) * 2 < len(_LETTER.findall(line)) - 1:
+        return line
+    return _SPACED.sub("", line)
 
 
 def _bare(title: str) -> str:

@@ -62,4 +62,7 @@ _READ: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @hookimpl
 def kb_extractors() -> list[api.Extractor]:
-    return [api.Extractor(name, f"kb_formats.{target}", media=name, suffixes=suffixes) for name, target, suffixes in _READ]
+    return [
+        api.Extractor(name, f"kb_formats.{target}", media=name, suffixes=suffixes, precedence=0)
+        for name, target, suffixes in _READ
+    ]

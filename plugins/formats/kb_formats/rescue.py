@@ -7,7 +7,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from xml.etree.ElementTree import Element
 from xml.parsers.expat import ExpatError
 
@@ -17,9 +17,14 @@ from kb_formats.xml import element_text, parse
 from kb_framework.errors import ExtractionFailed
 
 _PART_LIMIT = 50_000_000
+_SHEET_PART = re.compile(r"xl/(?:sharedStrings|worksheets/\w+|drawings/\w+|charts/\w+|comments\d*)\.xml")
 
 
 # Containers of XML parts
+
+_ASIDE_PART = re.compile(r"word/document\.xml|xl/drawings/drawing\d*\.xml|(?:word|xl|ppt)/(?:charts/chart|diagrams/data)\d*\.xml")
+_WORD = re.compile(r"\w+")
+_EMPHASIS = re.compile(r"[*_\\\\]")
 
 
 def _parts(data: bytes, wanted: Callable[[str], bool]) -> list[tuple[str, bytes]]:
@@ -81,14 +86,48 @@ def slide_parts(data: bytes) -> str:
 
 def sheet_parts(data: bytes) -> str:
     """Shared and inline strings, and the texts of drawings and charts."""
-    wanted = r"xl/(?:sharedStrings|worksheets/\w+|drawings/\w+|charts/\w+|comments\d*)\.xml"
     lines: list[str] = []
-    for _, part in _parts(data, lambda name: bool(re.fullmatch(wanted, name))):
+    for _, part in _parts(data, lambda name: bool(_SHEET_PART.fullmatch(name))):
         root = _root(part)
         if root is not None:
             texts = ((item.text or "").strip() for item in root.iter() if _local(item) in ("t", "v"))
             lines += [text for text in texts if text]
     return "\n".join(lines)
+
+
+def asides(data: bytes, text: str) -> str:
+    """The texts of charts, diagrams, drawings and text boxes of an Office file that have a word which `text` lacks."""
+    known = set(_WORD.findall(_EMPHASIS.sub("", text)))
+    found: list[str] = []
+    for name, part in _parts(data, lambda name: bool(_ASIDE_PART.fullmatch(name))):
+        if name == "word/document.xml" and b"txbxContent" not in part:
+            continue
+        root = _root(part)
+        for line in () if root is None else _aside_lines(root):
+            words = _WORD.findall(line)
+            if not known.issuperset(words):
+                known.update(words)
+                found.append(line)
+    return "\n\n".join(found)
+
+
+def _aside_lines(root: Element) -> Iterator[str]:
+    """Each paragraph outside of the paragraphs within it, and each label of a chart, in the order of the part."""
+    lines: list[list[str]] = []
+    # An element, its paragraph, and whether it is in the cached words of a chart.
+    waiting: list[tuple[Element, list[str], bool]] = [(root, [], False)]
+    while waiting:
+        element, line, cached = waiting.pop()
+        name = _local(element)
+        if name == "p" or (name == "v" and cached):
+            line = []
+            lines.append(line)
+        if name == "t" or (name == "v" and cached):
+            line.append(element.text or "")
+        elif name in ("tab", "br"):
+            line.append(" ")
+        waiting += [(child, line, cached or name == "strCache") for child in reversed(element)]
+    return (text for line in lines if (text := " ".join("".join(line).split())))
 
 
 def odf_text(data: bytes) -> str:
@@ -251,29 +290,79 @@ def _hangul_paragraph(raw: bytes) -> str:
     return struct.pack(f"<{len(kept)}H", *kept).decode("utf-16-le", errors="replace").strip()
 
 
+# Code pages of fonts, by the number of their character set.
+_RTF_CHARSETS = {
+    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs", 161: "cp1253", 162: "cp1254",
+    163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
+}  # fmt: skip
+_TWO_BYTES = frozenset(("cp932", "cp949", "johab", "gb18030", "big5hkscs"))
+_RTF_HIDDEN = frozenset(("fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "generator", "themedata"))
+_RTF_TOKEN = re.compile(r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-z])|([{}])|([^\\{}]+)", re.IGNORECASE)
+
+
 def rtf_words(data: bytes) -> str:
     """The words of an RTF document, without any of its formatting."""
-    found = re.search(rb"\\ansicpg(\d+)", data[:2000])
+    return _rtf(data)[0]
+
+
+def rtf_title(data: bytes) -> str:
+    return _rtf(data)[1]
+
+
+def rtf_needs_code_pages(data: bytes) -> bool:
+    """Return whether the native reader, which decodes each byte by the document's code page, would lose letters.
+
+    It does where a font has another code page, where a letter takes two bytes, and where bytes are not escaped.
+    """
+    own = _rtf_codec(data)
+    fonts = {int(number) for number in re.findall(rb"\\fcharset(\d{1,4})", data)}
+    codecs = {own} | {_RTF_CHARSETS[number] for number in fonts & _RTF_CHARSETS.keys()}
+    if data.isascii() and b"\\'" not in data:
+        return False
+    return codecs != {own} or not codecs.isdisjoint(_TWO_BYTES) or not _without_binary(data.decode("latin-1")).isascii()
+
+
+def _rtf_codec(data: bytes) -> str:
+    found = re.search(rb"\\ansicpg(\d{1,5})", data[:2000])
     codec = f"cp{found.group(1).decode()}" if found else "cp1252"
     try:
         "".encode(codec)
     except LookupError:
-        codec = "cp1252"
-    source = _without_binary(data.decode("latin-1"))
-    token = re.compile(r"\\([a-z]+)(-?\d+)? ?|\\'([0-9a-fA-F]{2})|\\([^a-z])|([{}])|([^\\{}]+)", re.IGNORECASE)
-    out: list[bytes | str] = []
-    stack: list[tuple[bool, int]] = []
-    hidden, after_unicode, pending = False, 1, 0
-    for word, number, hexed, symbol, brace, plain in token.findall(source):
+        return "cp1252"
+    return {"cp936": "gb18030", "cp950": "big5hkscs", "cp1361": "johab"}.get(codec, codec)
+
+
+def _rtf(data: bytes) -> tuple[str, str]:
+    """The text and the title; bytes are decoded by the code page of the font they are set in."""
+    normal = _rtf_codec(data)
+    fonts: dict[str, str] = {}
+    body: list[tuple[bytes, str] | str] = []
+    title: list[tuple[bytes, str] | str] = []
+    # What a group hides or names, how many characters stand for a Unicode one, and the code page.
+    place, after_unicode, codec = "", 1, normal
+    stack: list[tuple[str, int, str]] = []
+    pending, font = 0, ""
+    for word, number, hexed, symbol, brace, plain in _RTF_TOKEN.findall(_without_binary(data.decode("latin-1"))):
+        out = title if place == "title" else body
         if brace == "{":
-            stack.append((hidden, after_unicode))
+            stack.append((place, after_unicode, codec))
         elif brace == "}":
-            hidden, after_unicode = stack.pop() if stack else (False, 1)
+            place, after_unicode, codec = stack.pop() if stack else ("", 1, normal)
             pending = 0
-        elif symbol == "*" or word in ("fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "generator", "themedata"):
-            hidden = True
-        elif hidden:
+        elif word == "f" and place == "fonttbl":
+            font = number
+        elif word == "fcharset" and place == "fonttbl":
+            fonts[font] = _RTF_CHARSETS.get(int(number or 0), normal)
+        elif word == "title" and place == "info":
+            place = "title"
+        elif symbol == "*" or word in _RTF_HIDDEN:
+            place = word or "*"
+        elif place not in ("", "title"):
             continue
+        elif word == "f":
+            codec = fonts.get(number, normal)
+        elif word == "plain":
+            codec = normal
         elif word == "uc":
             after_unicode = int(number or 1)
         elif word == "u" and number:
@@ -286,14 +375,14 @@ def rtf_words(data: bytes) -> str:
         elif hexed and pending:
             pending -= 1
         elif hexed:
-            out.append(bytes.fromhex(hexed))
+            out.append((bytes.fromhex(hexed), codec))
         elif symbol in ("\\", "{", "}", "~"):
-            out.append(" " if symbol == "~" else symbol)
+            out.append((b" " if symbol == "~" else symbol.encode(), codec))
         elif plain:
             kept = re.sub(r"[\r\n]", "", plain)
-            out.append(kept[pending:].encode("latin-1"))
+            out.append((kept[pending:].encode("latin-1"), codec))
             pending = max(0, pending - len(kept))
-    return _readable(_joined(out, codec))
+    return _readable(_joined(body)), " ".join(_joined(title).split())
 
 
 def _without_binary(source: str) -> str:
@@ -307,16 +396,22 @@ def _without_binary(source: str) -> str:
     return "".join(parts) + source[end:]
 
 
-def _joined(pieces: list[bytes | str], codec: str) -> str:
-    """Bytes decoded together, since a letter may span two of them; pairs of surrogates made one."""
+def _joined(pieces: list[tuple[bytes, str] | str]) -> str:
+    """Bytes of one code page decoded together, since a letter may span two of them; pairs of surrogates made one."""
     text: list[str] = []
-    raw = b""
+    raw: list[bytes] = []
+    codec = ""
     for piece in [*pieces, ""]:
-        if isinstance(piece, bytes):
-            raw += piece
+        if isinstance(piece, tuple) and (not raw or piece[1] == codec):
+            raw.append(piece[0])
+            codec = piece[1]
             continue
-        text.append(raw.decode(codec, errors="replace") + piece)
-        raw = b""
+        text.append(b"".join(raw).decode(codec, errors="replace") if raw else "")
+        raw = []
+        if isinstance(piece, tuple):
+            raw, codec = [piece[0]], piece[1]
+        else:
+            text.append(piece)
     return "".join(text).encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
 
 

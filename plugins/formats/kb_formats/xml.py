@@ -8,11 +8,12 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from kb_formats.charset import decode_markup
+from kb_formats.html import without_tags
 from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed
 
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[|\]\]>|<[!?/]?[A-Za-z][^<>]*>", re.DOTALL)
+_TAG = re.compile(r"<!\[CDATA\[|\]\]>|<[!?/]?[A-Za-z][^<>]*>")
 _ENTITY_LIMIT = 1000
 _TITLES = ("title", "article-title", "name")
 _HEADINGS = ("title", "article-title", "subtitle")
@@ -47,7 +48,7 @@ def xml(data: bytes, name: str) -> Extracted:
         root = parse(text)
     except (expat.ExpatError, ValueError):
         # Feeds and old exports are often not well-formed; their words are there all the same.
-        words = html_entities.unescape(_TAG.sub("\n", text))
+        words = html_entities.unescape(without_tags(text, "\n", _TAG))
         return Extracted(_tidy(words), media="xml")
     title = next((_flat(found) for tag in _TITLES for found in root.iter() if _local(found) == tag and _flat(found)), None)
     return Extracted(element_text(root), media="xml", title=title[:300] if title else None, markdown=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 
 import sqlalchemy as sa
+from kb_models.api import NO_EMBEDDING, Embedding
 
 from kb_framework.api import Actor, Changes, ChunkText
-from kb_framework.embedding import Embedding
 from kb_framework.errors import Conflict, EmbedderUnavailable
+from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
-from kb_framework.store.documents import Space, content_hash, insert_document
-from kb_framework.store.jobs import insert_job
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, jobs
+from kb_framework.storage.documents import content_hash, insert_document
+from kb_framework.storage.jobs import insert_job
+from kb_framework.storage.spaces import Space
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import documents, jobs
 from kb_framework.tokens import token_count
 from kb_knowledge import log
 from kb_knowledge.api import AddedChunk, NewChunk
@@ -24,9 +26,10 @@ _TITLE_CHARS = 80
 
 
 class AddingService:
-    def __init__(self, store: Store, plugins: Plugins, embedding: Embedding) -> None:
+    def __init__(self, store: Store, plugins: Plugins, mutation: Mutation, embedding: Embedding = NO_EMBEDDING) -> None:
         self._store = store
         self._plugins = plugins
+        self._mutation = mutation
         self._embedding = embedding
 
     def known(self, texts: list[str], actor: Actor) -> set[str]:
@@ -46,6 +49,7 @@ class AddingService:
             found = self._existing(tx, digests)
         if found is not None:
             return found
+        self._plugins.require_all_loaded()
         vectors = self._embedding.encode([text])
         with self._store.write(actor.organization_id) as tx:
             # Somebody else may have added it meanwhile.
@@ -93,7 +97,7 @@ class AddingService:
             "media": "text",
             "lang": None,
             "trust": "secondary",
-            "metadata": {},
+            "metadata": {name: value for name in ("source_ref", "source_title") if (value := getattr(new, name)) is not None},
             "content_hash": digest,
             "bytes": len(new.text.encode()),
             "file": None,
@@ -111,6 +115,7 @@ class AddingService:
         }
         tx.execute(sa.update(curated).where(here).values(curation))
         log.record(tx, actor, "added_from_research", curated, here, reason=new.reason, after={"is_active": True, **curation})
+        self._mutation.require_addition(tx, actor, document_id)
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", actor, added, 1), tx)
         return AddedChunk(tx.scalar(sa.select(curated.c.id).where(here)), document_id, "created")

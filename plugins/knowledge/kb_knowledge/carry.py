@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Changes, Plan
-from kb_framework.paging import Page, PageMeta
-from kb_framework.store.sql import NewUuid, among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import BigId, documents, now
+from kb_framework.paging import PageIn
+from kb_framework.storage.sql import NewUuid, among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import BigId, documents, now
 from kb_knowledge import log
 from kb_knowledge.log import EventType
-from kb_knowledge.models import LeftOver
+from kb_knowledge.models import LeftOver, LeftOverPage
 from kb_knowledge.mutations import Curation, DeleteChunk
 from kb_knowledge.tables import SOURCE, curated, left_over
 
@@ -122,10 +122,11 @@ class LeftOverService:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def list(self, actor: Actor, page: Page) -> tuple[list[LeftOver], PageMeta]:
+    def list(self, asked: PageIn, actor: Actor) -> LeftOverPage:
         """The curation that could not be carried over so far, newest first."""
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(left_over).where(tx.owns(left_over)))
             query = sa.select(*(left_over.c[name] for name in LeftOver.model_fields)).where(tx.owns(left_over))
-            rows = tx.rows(page.cut(query.order_by(left_over.c.created_at.desc(), left_over.c.seq.desc())))
-        return [LeftOver.model_validate(row) for row in rows], page.meta(total)
+            rows = tx.rows(asked.wanted.cut(query.order_by(left_over.c.created_at.desc(), left_over.c.seq.desc())))
+        data = [LeftOver.model_validate(row) for row in rows]
+        return LeftOverPage(data=data, meta=asked.wanted.meta(total))

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from pydantic import Field
 
 from kb_framework.api import Actor
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import chunks, documents
 from kb_framework.validation import Text
 from kb_knowledge.tables import curated
 

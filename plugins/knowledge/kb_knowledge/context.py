@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
-from kb_framework.api import Actor, Hit, RetrievalQuery, ScoredChunk
-from kb_framework.errors import InvalidInput
+from kb_framework.api import Actor, Hit, Rejection, RetrievalQuery, ScoredChunk
+from kb_framework.errors import InvalidInput, WrongType
+from kb_framework.pipelines.retrieval import Retrieval, Retrieved
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
-from kb_framework.retrieval import Retrieval, Retrieved
-from kb_framework.selection import Selector
-from kb_framework.store.chunks import citation
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.chunks import SOURCE, citation
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents
 from kb_framework.tokens import token_count
 from kb_knowledge.conditions import UNCURATED, is_hidden
 from kb_knowledge.models import Context, ContextChunk, ContextIn, Rejected, Sections
@@ -102,7 +102,13 @@ class ContextService:
             )
             for hit in hits
         ]
-        return self._plugins.gate_hits(query, scored, self._services, tx)
+        reasons: dict[int, str] = {}
+        arguments = {"query": query, "hits": scored, "services": self._services, "tx": tx}
+        for rejections in self._plugins.ask("kb_gate_hits", _rejections, **arguments):
+            for rejection in rejections:
+                # Where several gates reject a hit, the first reason counts.
+                reasons.setdefault(rejection.chunk, rejection.reason)
+        return reasons
 
     def _disabled(self, tx: Tx, query: RetrievalQuery, top_k: int) -> int:
         """How many of the best candidates curation kept out, had it not."""
@@ -112,6 +118,18 @@ class ContextService:
         numbers = [hit.chunk for hit in found.hits[:top_k]]
         hidden = sa.select(sa.func.count()).select_from(curated).where(among(curated.c.seq, numbers), is_hidden())
         return tx.scalar(hidden)
+
+
+def _rejections(answer: Any) -> list[Rejection]:
+    if answer is None:
+        return []
+    if isinstance(answer, str | bytes | Mapping | Rejection) or not isinstance(answer, Iterable):
+        raise WrongType(f"expected a list of Rejection, not {type(answer).__name__}")
+    items = list(answer)
+    for item in items:
+        if not isinstance(item, Rejection) or type(item.chunk) is not int or type(item.reason) is not str:
+            raise WrongType(f"expected Rejection(chunk: int, reason: str), not {type(item).__name__}")
+    return items
 
 
 class _Assembly:
@@ -204,8 +222,9 @@ class _Assembly:
 
 
 def _item(row: Mapping[str, Any], label: str, score: float | None, pinned: bool) -> ContextChunk:
-    place = citation(row["path"], row["document_id"], row["metadata"])
-    values = {**row, "chunk_id": row["id"], "label": label, "citation": place, "score": score, "pinned": pinned}
+    source = {name: row[name] or row["metadata"].get(name) for name in SOURCE}
+    place = citation(row["path"], row["document_id"], row["metadata"], source["source_ref"])
+    values = {**row, **source, "chunk_id": row["id"], "label": label, "citation": place, "score": score, "pinned": pinned}
     return ContextChunk.model_validate({**values, "tokens": token_count(row["content"])})
 
 

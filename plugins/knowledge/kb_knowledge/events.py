@@ -2,45 +2,69 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 
-from kb_framework.api import Actor
-from kb_framework.paging import Page, PageMeta
-from kb_framework.store.store import Store, Tx
-from kb_knowledge.models import Event
+from kb_framework.api import Actor, Download
+from kb_framework.paging import Page
+from kb_framework.storage.store import Store, Tx
+from kb_framework.times import moment
+from kb_knowledge.models import AboutChunkIn, ChunkEvent, ChunkEventPage, EventFilters, EventsIn
 from kb_knowledge.tables import events
 
-_FIELDS = tuple(Event.model_fields)
+_FIELDS = tuple(ChunkEvent.model_fields)
 
 
-def of_chunk(tx: Tx, chunk_id: str, limit: int) -> list[Event]:
+def of_chunk(tx: Tx, chunk_id: str, limit: int) -> list[ChunkEvent]:
+    newest = (events.c.created_at.desc(), events.c.seq.desc())
     query = _select().where(tx.owns(events), events.c.chunk_id == chunk_id)
-    return [
-        Event.model_validate(row) for row in tx.rows(query.order_by(events.c.created_at.desc(), events.c.seq.desc()).limit(limit))
-    ]
+    return [ChunkEvent.model_validate(row) for row in tx.rows(query.order_by(*newest).limit(limit))]
 
 
 class EventsService:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def list(self, actor: Actor, page: Page, wanted: Mapping[str, str | None]) -> tuple[list[Event], PageMeta]:
+    def list(self, asked: EventsIn, actor: Actor) -> ChunkEventPage:
         """Events, newest first."""
+        return self._page(actor, asked.wanted, _wanted(asked))
+
+    def history(self, asked: AboutChunkIn, actor: Actor) -> ChunkEventPage:
+        """A chunk's events, newest first; they outlive the chunk."""
+        return self._page(actor, asked.wanted, {"chunk_id": asked.chunk_id})
+
+    def _page(self, actor: Actor, page: Page, wanted: Mapping[str, str | None]) -> ChunkEventPage:
         with self._store.read(actor.organization_id) as tx:
             conditions = _conditions(tx, wanted)
             total = tx.scalar(sa.select(sa.func.count()).select_from(events).where(*conditions))
             rows = tx.rows(page.cut(_select().where(*conditions).order_by(events.c.created_at.desc(), events.c.seq.desc())))
-        return [Event.model_validate(row) for row in rows], page.meta(total)
+        return ChunkEventPage(data=[ChunkEvent.model_validate(row) for row in rows], meta=page.meta(total))
 
-    def export(self, actor: Actor, wanted: Mapping[str, str | None]) -> Iterator[bytes]:
+    def export(self, asked: EventFilters, actor: Actor) -> Download:
         """Events as lines of JSON, oldest first, however many there are."""
+        lines = self._lines(actor, _wanted(asked))
+        # The first part is made now, so that what goes wrong at the beginning is an error with a status.
+        first = next(lines, b"")
+        return Download(itertools.chain([first], lines), "application/x-ndjson")
+
+    def _lines(self, actor: Actor, wanted: Mapping[str, str | None]) -> Iterator[bytes]:
         with self._store.read(actor.organization_id) as tx:
             query = _select().where(*_conditions(tx, wanted)).order_by(events.c.created_at, events.c.seq)
             result = tx.connection.execute(query, execution_options={"yield_per": 1000})
             for part in result.mappings().partitions(1000):
-                yield "".join(f"{Event.model_validate(dict(row)).model_dump_json()}\n" for row in part).encode()
+                yield "".join(f"{ChunkEvent.model_validate(dict(row)).model_dump_json()}\n" for row in part).encode()
+
+
+def _wanted(asked: EventFilters) -> dict[str, str | None]:
+    return {
+        "user_id": asked.user_id,
+        "chunk_id": asked.chunk_id,
+        "event_type": asked.event_type,
+        "since": moment(asked.since, "since") if asked.since else None,
+        "until": moment(asked.until, "until") if asked.until else None,
+    }
 
 
 def _select() -> sa.Select:

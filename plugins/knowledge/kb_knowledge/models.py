@@ -1,13 +1,16 @@
-"""What the knowledge routes take and give."""
+"""What the operations of knowledge take and give."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, ChunkId, Model, Text
+from kb_framework.paging import Hint, PageIn, PageMeta
+from kb_framework.validation import Body, ChunkId, Model, Question, Text
+from kb_knowledge.conditions import Kind, Policy, Reason, Status
+from kb_knowledge.log import EventType
 
 
 def _not_blank(text: str) -> str:
@@ -16,7 +19,73 @@ def _not_blank(text: str) -> str:
     return text
 
 
-class Event(Model):
+def _as_uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise ValueError("must be an id like 6ba7b810-9dad-11d1-80b4-00c04fd430c8") from None
+
+
+Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid"}), AfterValidator(_as_uuid)]
+OfChunk = Annotated[str, Field(description="The chunk's id.")]
+OfSnapshot = Annotated[str, Field(description="The snapshot's id.")]
+Time = Annotated[Text, Field(max_length=64)]
+
+
+class ChunkIn(Question):
+    """Which chunk is meant."""
+
+    chunk_id: OfChunk
+
+
+# The fields of the last base are the first: a path and filters come before the page.
+class AboutChunkIn(PageIn, ChunkIn):
+    """Which chunk, and which page of what is known of it."""
+
+    chunk_id: Annotated[str, Field(description="The chunk's id, also of one that is gone.")]
+
+
+class DeleteIn(ChunkIn):
+    """Which chunk is deleted for good, and why."""
+
+    confirm: Annotated[bool, Field(description="Must be true: it cannot be undone.")] = False
+    reason: Annotated[Reason | None, Field(description="Why, for the log.")] = None
+
+
+class ChunkFilters(Question):
+    """Which chunks are listed."""
+
+    q: Annotated[
+        Annotated[Text, Field(max_length=1000)] | None,
+        Field(description="Only chunks with all of these words in their text or title."),
+    ] = None
+    kind: Annotated[Kind | None, Field(description="Only chunks of this kind.")] = None
+    status: Annotated[Status, Field(description="active (the default), inactive or all.")] = "active"
+    policy: Annotated[Policy | None, Field(description="Only chunks with this policy.")] = None
+    source_type: Annotated[
+        Annotated[Text, Field(max_length=32)] | None, Field(description="Only chunks from this type of source.")
+    ] = None
+
+
+class ChunksIn(PageIn, ChunkFilters):
+    """Which chunks are listed, and which page of them."""
+
+
+class EventFilters(Question):
+    """Which events are meant."""
+
+    user_id: Annotated[Uuid | None, Field(description="Only what this user did.")] = None
+    chunk_id: Annotated[Uuid | None, Field(description="Only what happened to this chunk.")] = None
+    event_type: Annotated[EventType | None, Field(description="Only events of this type.")] = None
+    since: Annotated[Time | None, Field(description="Not before this time, such as 2026-01-31.")] = None
+    until: Annotated[Time | None, Field(description="Before this time.")] = None
+
+
+class EventsIn(PageIn, EventFilters):
+    """Which events are listed, and which page of them."""
+
+
+class ChunkEvent(Model):
     """Who changed what of which chunk, when and why."""
 
     id: str
@@ -29,8 +98,8 @@ class Event(Model):
     created_at: str
 
 
-class EventPage(Model):
-    data: list[Event]
+class ChunkEventPage(Model):
+    data: list[ChunkEvent]
     meta: PageMeta
 
 
@@ -57,6 +126,7 @@ class ChunkSummary(Model):
 class ChunkPage(Model):
     data: list[ChunkSummary]
     meta: PageMeta
+    hint: Hint = None
 
 
 class ChunkDetail(ChunkSummary):
@@ -65,7 +135,7 @@ class ChunkDetail(ChunkSummary):
     content: str | None
     metadata: dict[str, Any]
     job_id: str
-    events: list[Event]
+    events: list[ChunkEvent]
 
 
 class ChunkChanged(ChunkSummary):
@@ -104,9 +174,9 @@ class Caps(Body):
 class ContextIn(Body):
     """A question, and how much knowledge to give with it."""
 
-    query: Annotated[Text, Field(max_length=10_000), AfterValidator(_not_blank)]
-    top_k: Annotated[int, Field(ge=1, le=100, description="How many candidates are looked at.")] = 20
-    caps: Caps = Caps()
+    query: Annotated[Text, Field(max_length=10_000, description="The question."), AfterValidator(_not_blank)]
+    top_k: Annotated[int, Field(ge=1, le=100, description="How many candidates are looked at, 1 to 100.")] = 20
+    caps: Annotated[Caps, Field(description="How many chunks of each kind are used.")] = Caps()
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="How long the prompt may be.")] = 4000
     pin: Annotated[list[ChunkId], Field(max_length=100, description="Chunks to use in any case.")] = []
     exclude: Annotated[list[ChunkId], Field(max_length=1000, description="Chunks not to use.")] = []
@@ -186,11 +256,18 @@ class Asked(Model):
     context: Context
 
 
+class SnapshotIn(Question):
+    """Which snapshot is meant."""
+
+    snapshot_id: OfSnapshot
+
+
 class AnswerIn(Body):
     """What a generator somewhere else made of a snapshot's prompt."""
 
-    text: Annotated[Text, Field(max_length=1_000_000), AfterValidator(_not_blank)]
-    model: Annotated[Text, Field(min_length=1, max_length=255)]
+    snapshot_id: OfSnapshot
+    text: Annotated[Text, Field(max_length=1_000_000, description="The answer, with its citations."), AfterValidator(_not_blank)]
+    model: Annotated[Text, Field(min_length=1, max_length=255, description="What made the answer.")]
 
 
 class SnapshotChunk(Model):

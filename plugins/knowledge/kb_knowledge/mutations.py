@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 import sqlalchemy as sa
 from pydantic import Field
 
-from kb_framework.api import Plan
-from kb_framework.store.documents import delete_chunks
-from kb_framework.store.store import Tx
+from kb_framework.api import Flag, Plan
+from kb_framework.storage.documents import delete_chunks
+from kb_framework.storage.store import Tx
 from kb_framework.validation import Body
 from kb_knowledge import log
 from kb_knowledge.conditions import Kind, Policy, Reason
@@ -64,7 +64,7 @@ class Reclassify(Curation):
 
     event_type = "reclassified"
 
-    chunk_kind: Annotated[Kind, Field(description="What they are from now on. `kind` selects.")]
+    chunk_kind: Annotated[Kind, Flag("--set-kind"), Field(description="The kind from now on; an angle is a view to write from.")]
 
     def values(self) -> Mapping[str, Any]:
         return {"chunk_kind": self.chunk_kind}
@@ -75,7 +75,11 @@ class SetPolicy(Curation):
 
     event_type = "policy_changed"
 
-    usage_policy: Annotated[Policy, Field(description="What they may be used for from now on. `policy` selects.")]
+    usage_policy: Annotated[
+        Policy,
+        Flag("--set-policy"),
+        Field(description="The policy from now on; what is for inspiration only is never stated as fact."),
+    ]
 
     def values(self) -> Mapping[str, Any]:
         return {"usage_policy": self.usage_policy}

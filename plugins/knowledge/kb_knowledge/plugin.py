@@ -10,7 +10,12 @@ from kb_framework import api, hookimpl
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework.store.store import Tx
+    from kb_framework.storage.store import Tx
+
+
+@hookimpl
+def kb_hookspecs() -> list[api.Hookspecs]:
+    return [api.Hookspecs("kb_knowledge.hookspecs")]
 
 
 @hookimpl
@@ -33,6 +38,8 @@ def kb_chunk_columns() -> list[api.ChunkColumn]:
         api.ChunkColumn("is_active", type="boolean"),
         api.ChunkColumn("chunk_kind", in_hits=True),
         api.ChunkColumn("usage_policy", in_hits=True),
+        api.ChunkColumn("source_ref", in_hits=True),
+        api.ChunkColumn("source_title", in_hits=True),
     ]
 
 
@@ -51,7 +58,7 @@ def kb_permissions() -> list[api.Permission]:
 @hookimpl
 def kb_services() -> list[api.Service]:
     return [
-        api.Service("knowledge", "kb_knowledge.service:KnowledgeService"),
+        api.Service("knowledge", "kb_knowledge.service:KnowledgeService", ("knowledge",)),
         api.Service("knowledge_events", "kb_knowledge.events:EventsService"),
         api.Service("knowledge_left_over", "kb_knowledge.carry:LeftOverService"),
         api.Service("knowledge_adding", "kb_knowledge.adding:AddingService"),
@@ -63,16 +70,15 @@ def kb_services() -> list[api.Service]:
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    return [
-        api.Routes("knowledge", "kb_knowledge.routes:handlers", under=("knowledge",)),
-        api.Routes("knowledge_context", "kb_knowledge.context_routes:handlers", build=True, under=("knowledge",)),
-    ]
+def kb_operations() -> list[api.Operation[Any, Any]]:
+    from kb_knowledge.operations import OPERATIONS
+
+    return OPERATIONS
 
 
 @hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"knowledge": True}
+def kb_routes() -> list[api.Routes]:
+    return [api.Routes("knowledge_stream", "kb_knowledge.stream_routes:handlers", build=True)]
 
 
 @hookimpl
@@ -85,11 +91,6 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
 @hookimpl
 def kb_gate_hits(query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]) -> list[api.Rejection]:
     return services["knowledge_gate"].reject(query.text, hits)
-
-
-@hookimpl
-def kb_generators() -> list[api.Generator]:
-    return [api.Generator("openai", "kb_knowledge.openai:OpenAI")]
 
 
 @hookimpl(wrapper=True)
@@ -134,106 +135,59 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
 
 @hookimpl
 def kb_mutation_kinds() -> list[api.MutationKind]:
-    def kind(name: str, target: str, verb: str, help: str, example: str, permission: str = "") -> api.MutationKind:
-        path = name.replace("_", "-")
-        return api.MutationKind(
-            name,
-            f"kb_knowledge.mutations:{target}",
-            verb=verb,
-            help=help,
-            over="chunks",
-            route=f"/knowledge/bulk/{path}",
-            command=f"chunks bulk-{path}",
-            tool=f"kb_chunks_bulk_{name}",
-            permission=permission or f"knowledge.{name}",
-            example=example,
-        )
+    from kb_knowledge.kinds import CHANGES, DELETE_CHUNK
 
-    return [
-        kind("deactivate", "Deactivate", "deactivate", "Take chunks out of every search.", '--query "press release"'),
-        kind("activate", "Activate", "activate", "Let chunks be found again.", "--tags reviewed", "knowledge.deactivate"),
-        kind(
-            "reclassify",
-            "Reclassify",
-            "reclassify",
-            "Say what chunks are: fact, angle, example or quote.",
-            "--tags mail --kind quote",
-        ),
-        kind(
-            "set_policy",
-            "SetPolicy",
-            "set the policy of",
-            "Say what chunks may be used for.",
-            "--tags mail --policy never_generate",
-        ),
-        api.MutationKind(
-            "delete_chunk",
-            "kb_knowledge.mutations:DeleteChunk",
-            verb="delete",
-            help="Delete chunks for good.",
-            destructive=True,
-            bulk=False,
-            over="chunks",
-            permission="knowledge.delete_hard",
-        ),
-    ]
+    return [*CHANGES, DELETE_CHUNK]
 
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
-    def command(name: str, function: str, help: str) -> api.Command:
-        return api.Command(name, f"kb_knowledge.commands:{function}", help=help, group="Knowledge")
+    from kb_knowledge.kinds import CHANGES
 
+    example = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    said = {
+        "deactivate": ' --reason "out of date"',
+        "reclassify": " --kind example",
+        "set_policy": " --policy never_generate",
+    }
+    changes = [
+        api.Command(
+            name := f"chunks {kind.name.replace('_', '-')}",
+            "kb_knowledge.commands:change",
+            help=kind.help,
+            group="Knowledge",
+            build=True,
+            flags={"chunk_kind": "--kind", "usage_policy": "--policy"},
+            examples=(f"kb {name} {example}{said.get(kind.name, '')}",),
+        )
+        for kind in CHANGES
+    ]
     return [
-        command("chunks list", "list_chunks", "List chunks with their curation."),
-        command("chunks show", "show", "Show a chunk with its text, curation and last events."),
-        command("chunks deactivate", "deactivate", "Take chunks out of every search."),
-        command("chunks activate", "activate", "Let chunks be found again."),
-        command("chunks reclassify", "reclassify", "Say what chunks are: fact, angle, example or quote."),
-        command("chunks set-policy", "set_policy", "Say what chunks may be used for."),
-        command("chunks delete", "delete", "Delete a chunk for good."),
-        command("chunks history", "history", "Show every event of a chunk, also of one that is gone."),
-        command("chunks events", "list_events", "List events, or write them as lines of JSON."),
-        api.Command("ask", "kb_knowledge.ask_commands:ask", help="Answer a question from the knowledge base.", group="Search"),
+        *changes,
+        api.Command("chunks delete", "kb_knowledge.commands:delete", help="Delete a chunk for good.", group="Knowledge"),
         api.Command(
-            "impact", "kb_knowledge.ask_commands:impact", help="List the snapshots that a chunk was used for.", group="Knowledge"
-        ),
-        api.Command("snapshots", "kb_knowledge.ask_commands:snapshots", help="List snapshots of contexts.", group="Knowledge"),
-        api.Command(
-            "snapshots show",
-            "kb_knowledge.ask_commands:show_snapshot",
-            help="Show what a context was made of.",
+            "chunks events",
+            "kb_knowledge.commands:list_events",
+            help="List events, or write them as lines of JSON.",
             group="Knowledge",
         ),
-        command("chunks left-over", "left_over", "List curation whose text is gone, and which waits for it to come back."),
+        api.Command("ask", "kb_knowledge.ask_commands:ask", help="Answer a question from the knowledge base.", group="Search"),
     ]
 
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    def reads(name: str, function: str, title: str, profile: api.Profile = "curate") -> api.Tool:
-        target = f"kb_knowledge.tools:{function}"
-        return api.Tool(name, target, title, profile, read_only=True, idempotent=True, permission="knowledge.view")
-
-    def changes(function: str, title: str, permission: str) -> api.Tool:
-        target = f"kb_knowledge.tools:{function}"
-        return api.Tool(f"kb_chunks_{function}", target, title, "curate", idempotent=True, permission=permission)
-
-    def answers(function: str, title: str, *, samples: bool = False) -> api.Tool:
-        target = f"kb_knowledge.ask_tools:{function}"
-        return api.Tool(f"kb_{function}", target, title, "read", open_world=samples, samples=samples, permission="knowledge.view")
-
     return [
-        reads("kb_chunks_list", "list_chunks", "List chunks"),
-        reads("kb_chunks_show", "show", "Show a chunk"),
-        changes("deactivate", "Deactivate a chunk", "knowledge.deactivate"),
-        changes("activate", "Activate a chunk", "knowledge.deactivate"),
-        changes("reclassify", "Reclassify a chunk", "knowledge.reclassify"),
-        changes("set_policy", "Set a chunk's policy", "knowledge.set_policy"),
-        reads("kb_chunks_history", "history", "Show a chunk's history"),
-        answers("context", "Assemble a context"),
-        answers("ask", "Answer a question", samples=True),
-        reads("kb_impact", "impact", "What a chunk was used for", "read"),
+        api.Tool("kb_context", "kb_knowledge.tools:context", "Assemble a context", "read", permission="knowledge.view"),
+        api.Tool(
+            "kb_ask",
+            "kb_knowledge.tools:ask",
+            "Answer a question",
+            "read",
+            open_world=True,
+            samples=True,
+            permission="knowledge.view",
+        ),
         api.Tool(
             "kb_chunks_delete",
             "kb_knowledge.tools:delete",
@@ -247,9 +201,4 @@ def kb_tools() -> list[api.Tool]:
 
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
-    names = (
-        "list_chunks get_chunk deactivate_chunk activate_chunk reclassify_chunk set_chunk_policy delete_chunk "
-        "chunk_history list_events export_events list_left_over knowledge_context ask list_snapshots get_snapshot "
-        "answer_snapshot chunk_impact"
-    )
-    return [api.ClientMethod(name, f"kb_knowledge.client:{name}") for name in names.split()]
+    return [api.ClientMethod("stream_answer", "kb_knowledge.client:stream_answer")]

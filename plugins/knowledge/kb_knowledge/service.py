@@ -6,28 +6,42 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import BaseModel
 
-from kb_framework.api import Actor, Selection
+from kb_framework.api import Actor, MutationKind, Selection, resolve
 from kb_framework.errors import Forbidden, InvalidInput, MutationRefused, NotFound
-from kb_framework.mutation import Mutation
-from kb_framework.paging import Page, PageMeta
+from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.chunks import SOURCE
+from kb_framework.storage.hints import why_empty
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents
 from kb_knowledge import conditions, events
-from kb_knowledge.models import ChunkChanged, ChunkDetail, ChunkSummary
-from kb_knowledge.mutations import Activate, Curation, Deactivate, DeleteChunk, Reclassify, SetPolicy
+from kb_knowledge.kinds import CHANGES, DELETE_CHUNK
+from kb_knowledge.models import (
+    ChunkChanged,
+    ChunkDetail,
+    ChunkFilters,
+    ChunkIn,
+    ChunkPage,
+    ChunksIn,
+    ChunkSummary,
+    DeleteIn,
+)
+from kb_knowledge.mutations import Curation, DeleteChunk
 from kb_knowledge.settings import KnowledgeSettings
 from kb_knowledge.tables import curated
 
 _PREVIEW = 300
 _EVENTS = 20
-_KINDS: dict[type[Curation], str] = {
-    Deactivate: "deactivate",
-    Activate: "activate",
-    Reclassify: "reclassify",
-    SetPolicy: "set_policy",
+# The filters whose values a hint may name.
+_VALUES = {
+    "kind": ("kind", curated.c.chunk_kind),
+    "policy": ("policy", curated.c.usage_policy),
+    "source_type": ("source type", curated.c.source_type),
 }
+# By the model of each.
+_KINDS = {kind.target.partition(":")[2]: kind.name for kind in CHANGES}
 
 
 class KnowledgeService:
@@ -37,8 +51,10 @@ class KnowledgeService:
         self._mutation = mutation
         self._settings = settings
 
-    def list(self, actor: Actor, page: Page, wanted: Mapping[str, str | None]) -> tuple[list[ChunkSummary], PageMeta]:
+    def list(self, asked: ChunksIn, actor: Actor) -> ChunkPage:
         """Chunks, in the order in which they came, whatever their state: this is for curators, not a search."""
+        page = asked.wanted
+        wanted = {name: getattr(asked, name) for name in ChunkFilters.model_fields}
         given = {name: value for name, value in wanted.items() if value is not None}
         with self._store.read(actor.organization_id) as tx:
             where = [self._condition(name, value) for name, value in given.items()]
@@ -47,33 +63,35 @@ class KnowledgeService:
             total = tx.scalar(sa.select(sa.func.count()).select_from(source).where(*where))
             numbers = page.cut(sa.select(chunks.c.seq).select_from(source).where(*where).order_by(chunks.c.seq))
             rows = self._rows(tx, curated.c.seq.in_(list(tx.connection.scalars(numbers))))
-        return [_summary(row, actor) for row in rows], page.meta(total)
+            hint = None if total else why_empty(tx, {**given, "status": None}, _VALUES, "chunk")
+        return ChunkPage(data=[_summary(row, actor) for row in rows], meta=page.meta(total), hint=hint)
 
-    def get(self, chunk_id: str, actor: Actor) -> ChunkDetail:
+    def get(self, asked: ChunkIn, actor: Actor) -> ChunkDetail:
         with self._store.read(actor.organization_id) as tx:
-            row = self._one(tx, chunk_id, actor)
+            row = self._one(tx, asked.chunk_id, actor)
             return _detail(row, events.of_chunk(tx, row["id"], _EVENTS), actor)
 
-    def history(self, chunk_id: str, actor: Actor, page: Page) -> tuple[list[Any], PageMeta]:
-        """A chunk's events, newest first; they outlive the chunk."""
-        return events.EventsService(self._store).list(actor, page, {"chunk_id": chunk_id.lower()})
+    def curate(self, kind: MutationKind, asked: BaseModel, actor: Actor) -> ChunkChanged:
+        """Change one chunk as the operation of a kind says."""
+        fields = asked.model_dump()
+        return self.change(fields.pop("chunk_id"), resolve(kind.target)(**fields), actor)
 
     def change(self, chunk_id: str, curation: Curation, actor: Actor) -> ChunkChanged:
         """A plan of one for the host's pipeline."""
         before = self._store.look(actor.organization_id, lambda tx: self._one(tx, chunk_id, actor))
-        self._run(_KINDS[type(curation)], curation, before, actor)
+        self._run(_KINDS[type(curation).__name__], curation, before, actor)
         after = self._store.look(actor.organization_id, lambda tx: self._one(tx, chunk_id, actor))
         changed = any(before[name] != value for name, value in curation.values().items())
         return ChunkChanged(**_summary(after, actor).model_dump(), changed=changed)
 
-    def delete(self, chunk_id: str, actor: Actor, *, confirm: bool, reason: str | None = None) -> None:
+    def delete(self, asked: DeleteIn, actor: Actor) -> None:
         if not self._settings.hard_delete:
             raise Forbidden("chunks are not deleted for good here; deactivate them instead", hint="set KB_KNOWLEDGE_HARD_DELETE")
-        if not confirm:
+        if not asked.confirm:
             raise InvalidInput("confirm: must be true, because the chunk cannot be brought back", field="confirm")
         with self._store.read(actor.organization_id) as tx:
-            row = self._one(tx, chunk_id, actor)
-        self._run("delete_chunk", DeleteChunk(reason=reason), row, actor)
+            row = self._one(tx, asked.chunk_id, actor)
+        self._run(DELETE_CHUNK.name, DeleteChunk(reason=asked.reason), row, actor)
 
     def _run(self, kind: str, operation: Any, row: Mapping[str, Any], actor: Actor) -> None:
         result = self._mutation.run(kind, operation, chunks.c.seq == row["seq"], actor)
@@ -105,10 +123,14 @@ def _no_such(chunk_id: str) -> NotFound:
 
 
 def _shown(row: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
-    """The row; a model that curates is told about a chunk that it must never generate from, not what it says."""
+    """The row, with the source that its document was added with unless it has its own.
+
+    A model that curates is told about a chunk that it must never generate from, not what it says.
+    """
     withheld = actor.reader == "model" and row["usage_policy"] == "never_generate"
     content = None if withheld else row["content"]
-    return {**row, "content": content, "preview": content[:_PREVIEW] if content is not None else None}
+    source = {name: row[name] or row["metadata"].get(name) for name in SOURCE}
+    return {**row, **source, "content": content, "preview": content[:_PREVIEW] if content is not None else None}
 
 
 def _summary(row: Mapping[str, Any], actor: Actor) -> ChunkSummary:

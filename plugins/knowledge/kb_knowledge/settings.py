@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from kb_framework.settings import Number, Section, WholeNumber
 
@@ -20,11 +20,3 @@ class KnowledgeSettings(Section):
     )
     gate_cosine: Number = Field(0.45, ge=0, le=1, description="A hit at least this near in meaning need not share words.")
     generator: str = Field("none", description="Which generator answers questions; 'none' gives the assembled context instead.")
-    generator_url: str | None = Field(
-        None, description="The OpenAI-compatible endpoint of the generator 'openai', such as http://127.0.0.1:8080/v1."
-    )
-    generator_model: str | None = Field(None, description="The model to ask that endpoint for.")
-    generator_api_key: SecretStr | None = Field(None, description="The key to send to that endpoint.")
-    generator_timeout: Number = Field(120.0, gt=0, le=3600, description="Seconds that endpoint may take for one answer.")
-    generator_max_tokens: WholeNumber = Field(1024, ge=1, le=1_000_000, description="How long an answer may be.")
-    generator_temperature: Number = Field(0.0, ge=0, le=2, description="How much an answer may vary.")

@@ -11,19 +11,34 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Actor
-from kb_framework.errors import Conflict, NotFound
-from kb_framework.paging import Page, PageMeta
-from kb_framework.store.chunks import citation
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, now
-from kb_knowledge.models import Answer, Citation, Context, Snapshot, SnapshotChunk, SnapshotSummary
+from kb_framework.errors import Conflict, Forbidden, NotFound
+from kb_framework.paging import Page, PageIn
+from kb_framework.storage.chunks import citation
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import documents, now
+from kb_knowledge.models import (
+    AboutChunkIn,
+    Answer,
+    AnswerIn,
+    Citation,
+    Context,
+    Snapshot,
+    SnapshotChunk,
+    SnapshotIn,
+    SnapshotPage,
+    SnapshotSummary,
+)
 from kb_knowledge.prompt import SECTIONS
 from kb_knowledge.settings import KnowledgeSettings
 from kb_knowledge.tables import curated, snapshot_chunks, snapshots
 
 _LABEL = re.compile(r"\[([FAEQ]\d{1,4})\]")
 _OUTSIDE = "not in the context"
+
+
+# An answer is read by everybody who sees the snapshot, so it is the user's own who asked, or an editor's.
+_ANSWER_OTHERS = "knowledge.edit"
 
 
 class SnapshotsService:
@@ -70,15 +85,15 @@ class SnapshotsService:
         tx.execute(sa.delete(snapshot_chunks).where(snapshot_chunks.c.snapshot_id.in_(old)))
         tx.execute(sa.delete(snapshots).where(tx.owns(snapshots), snapshots.c.created_at < end))
 
-    def list(self, actor: Actor, page: Page) -> tuple[list[SnapshotSummary], PageMeta]:
-        return self._page(actor, page, [])
+    def list(self, asked: PageIn, actor: Actor) -> SnapshotPage:
+        return self._page(actor, asked.wanted, [])
 
-    def impact(self, chunk_id: str, actor: Actor, page: Page) -> tuple[list[SnapshotSummary], PageMeta]:
+    def impact(self, asked: AboutChunkIn, actor: Actor) -> SnapshotPage:
         """The snapshots that used a chunk, newest first, also when the chunk is gone."""
-        using = sa.select(snapshot_chunks.c.snapshot_id).where(snapshot_chunks.c.chunk_id == chunk_id.lower())
-        return self._page(actor, page, [snapshots.c.id.in_(using)])
+        using = sa.select(snapshot_chunks.c.snapshot_id).where(snapshot_chunks.c.chunk_id == asked.chunk_id)
+        return self._page(actor, asked.wanted, [snapshots.c.id.in_(using)])
 
-    def _page(self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]) -> tuple[list[SnapshotSummary], PageMeta]:
+    def _page(self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]) -> SnapshotPage:
         with self._store.read(actor.organization_id) as tx:
             total = tx.scalar(sa.select(sa.func.count()).select_from(snapshots).where(tx.owns(snapshots), *where))
             query = (
@@ -87,21 +102,30 @@ class SnapshotsService:
                 .order_by(snapshots.c.created_at.desc(), snapshots.c.seq.desc())
             )
             rows = tx.rows(page.cut(query))
-        return [SnapshotSummary.model_validate(_summary(row)) for row in rows], page.meta(total)
+        data = [SnapshotSummary.model_validate(_summary(row)) for row in rows]
+        return SnapshotPage(data=data, meta=page.meta(total))
 
-    def get(self, snapshot_id: str, actor: Actor) -> Snapshot:
+    def get(self, asked: SnapshotIn, actor: Actor) -> Snapshot:
         with self._store.read(actor.organization_id) as tx:
-            row = self._one(tx, snapshot_id)
+            row = self._one(tx, asked.snapshot_id)
             columns = (snapshot_chunks.c[name] for name in SnapshotChunk.model_fields)
             used = tx.rows(sa.select(*columns).where(snapshot_chunks.c.snapshot_id == row["id"]))
         order = list(SECTIONS)
         used.sort(key=lambda item: (order.index(item["section"]), int(item["label"][1:])))
         return Snapshot.model_validate({**_summary(row), "chunks": used})
 
-    def answer(self, snapshot_id: str, text: str, model: str, actor: Actor) -> Answer:
+    def answer(self, asked: AnswerIn, actor: Actor) -> Answer:
+        """Keep what a generator somewhere else made of a snapshot."""
+        return self.keep_answer(asked.snapshot_id, asked.text, asked.model, actor)
+
+    def keep_answer(self, snapshot_id: str, text: str, model: str, actor: Actor) -> Answer:
         """Keep what a generator made of a snapshot, with its citations checked. An answer is given once."""
         with self._store.write(actor.organization_id) as tx:
             row = self._one(tx, snapshot_id)
+            if row["user_id"] != actor.user_id and not actor.may(_ANSWER_OTHERS):
+                raise Forbidden(
+                    f"another user's snapshot is answered with the permission {_ANSWER_OTHERS}", permission=_ANSWER_OTHERS
+                )
             if row["answer"] is not None:
                 raise Conflict(f"the snapshot {snapshot_id} has an answer already", snapshot_id=snapshot_id)
             marked, citations = check_citations(text, self._cited(tx, row["id"]))

@@ -1,68 +1,62 @@
-"""MCP tools: curation of chunks."""
+"""MCP tools: deleting a chunk, a context, and an answer that a client's model may give."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from kb_framework.api import Sample
 from kb_framework.client import Engine
 
-Kind = Literal["fact", "angle", "example", "quote"]
-Policy = Literal["normal", "inspiration_only", "never_generate"]
+_ANSWER_TOKENS = 1024
+
 Reason = Annotated[str | None, Field(description="Why, for the log.")]
-
-
-def list_chunks(
-    engine: Engine,
-    q: Annotated[str | None, Field(description="Words of the text or title.")] = None,
-    kind: Kind | None = None,
-    status: Literal["active", "inactive", "all"] = "active",
-    policy: Policy | None = None,
-    source_type: str | None = None,
-    page: int = 1,
-    per_page: int = 20,
-) -> dict[str, Any]:
-    """List chunks with their curation, whether they can be found or not. To find text for an answer, search instead."""
-    return engine.list_chunks(q=q, kind=kind, status=status, policy=policy, source_type=source_type, page=page, per_page=per_page)
-
-
-def show(engine: Engine, chunk_id: str) -> dict[str, Any]:
-    """One chunk: text, metadata, curation and its last events."""
-    return engine.get_chunk(chunk_id)
-
-
-def deactivate(engine: Engine, chunk_id: str, reason: Reason = None) -> dict[str, Any]:
-    """Take a chunk out of every search. It can be activated again."""
-    return engine.deactivate_chunk(chunk_id, reason=reason)
-
-
-def activate(engine: Engine, chunk_id: str, reason: Reason = None) -> dict[str, Any]:
-    """Let a chunk be found again."""
-    return engine.activate_chunk(chunk_id, reason=reason)
-
-
-def reclassify(engine: Engine, chunk_id: str, chunk_kind: Kind, reason: Reason = None) -> dict[str, Any]:
-    """Say what a chunk is: a fact, an angle (a view to write from), an example or a quote."""
-    return engine.reclassify_chunk(chunk_id, chunk_kind, reason=reason)
-
-
-def set_policy(engine: Engine, chunk_id: str, usage_policy: Policy, reason: Reason = None) -> dict[str, Any]:
-    """Say what a chunk may be used for: anything, inspiration only (never stated as fact), or no generation at all."""
-    return engine.set_chunk_policy(chunk_id, usage_policy, reason=reason)
-
-
-def history(engine: Engine, chunk_id: str, page: int = 1, per_page: int = 20) -> dict[str, Any]:
-    """Every event of a chunk, newest first: who changed what, and why. Also of a chunk that is gone."""
-    return engine.chunk_history(chunk_id, page=page, per_page=per_page)
-
-
-def impact(engine: Engine, chunk_id: str, page: int = 1, per_page: int = 20) -> dict[str, Any]:
-    """The snapshots (contexts and answers) that a chunk was used for, newest first."""
-    return engine.chunk_impact(chunk_id, page=page, per_page=per_page)
+TopK = Annotated[int | None, Field(description="How many candidates are looked at, 1 to 100.")]
+MaxTokens = Annotated[int | None, Field(description="How long the prompt may be.")]
+# Named one by one, the filters would be most of what a model reads of these tools.
+Filters = Annotated[dict[str, Any] | None, Field(description='Selection filters, such as {"tags": ["a"]}.')]
+Ids = Annotated[list[str] | None, Field(description="Chunk ids.")]
 
 
 def delete(engine: Engine, chunk_id: str, confirm: bool = False, reason: Reason = None) -> dict[str, Any]:
     """Delete a chunk for good; `confirm` must be true. Ask the person first; deactivating can be undone."""
     engine.delete_chunk(chunk_id, confirm=confirm, reason=reason)
     return {"chunk_id": chunk_id, "deleted": True}
+
+
+def context(
+    engine: Engine,
+    query: str,
+    top_k: TopK = None,
+    max_tokens: MaxTokens = None,
+    filters: Filters = None,
+    pin: Ids = None,
+    exclude: Ids = None,
+) -> dict[str, Any]:
+    """The knowledge to answer a question from: facts, angles, examples, quotes, and a prompt with the rules for each.
+
+    Cite the labels, such as [F1], and name the snapshot_id.
+    """
+    return engine.knowledge_context(query, top_k=top_k, max_tokens=max_tokens, filters=filters, pin=pin, exclude=exclude)
+
+
+def ask(
+    engine: Engine,
+    sample: Sample,
+    query: str,
+    top_k: TopK = None,
+    max_tokens: MaxTokens = None,
+    filters: Filters = None,
+    pin: Ids = None,
+    exclude: Ids = None,
+) -> dict[str, Any]:
+    """Have a question answered from the knowledge base, with checked citations; without a generator, the context comes back."""
+    said = sample.answer
+    if said is None:
+        asked = engine.ask(query, top_k=top_k, max_tokens=max_tokens, filters=filters, pin=pin, exclude=exclude)
+        if asked["answer"] is not None or not sample.possible:
+            return asked
+        # Nothing here generates, but the client has a model.
+        said = sample(asked["context"]["prompt"], _ANSWER_TOKENS, asked["snapshot_id"])
+    return {"answer": engine.answer_snapshot(said.state, said.text, said.model), "snapshot_id": said.state}

@@ -17,11 +17,21 @@ MANIFEST = "manifest.json"
 VERSION = 1
 FILE_MEMBER = re.compile(r"files/([0-9a-f]{2})/(\1[0-9a-f]{62})")
 PART = 1 << 18
+# Members that tell an archive of the other command.
+_OTHER_ARCHIVE = {"kb.sqlite": "it is a backup: kb restore takes it", "documents.ndjson": "it is an export: kb import takes it"}
 _LONGEST_LINE = 256_000_000
 _LONGEST_MANIFEST = 10_000_000
 # Text seldom shrinks to less than a hundredth; what unpacks to more than this was made to fill a disk.
 _HIGHEST_RATIO = 250
 _ALLOWANCE = 10_000_000
+_NAMED_IN_MANIFEST = 10_000
+# A zip comment has at most 65,535 bytes; a character takes up to six of them in JSON.
+_NAMED_IN_COMMENT = 20
+_LONGEST_MESSAGE = 500
+# The record that ends a zip file, and the comment behind it.
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+_LONGEST_END = _END_SIZE + 65_535
 
 
 class _Sink:
@@ -53,6 +63,8 @@ class ArchiveWriter:
         self._format = format_name
         self._members: dict[str, dict[str, Any]] = {}
         self._files = {"count": 0, "bytes": 0}
+        # What could not be copied, or was copied damaged: what it is, its document, and the problem.
+        self.damaged: list[dict[str, Any]] = []
 
     def member(self, name: str, parts: Iterable[bytes]) -> Iterator[bytes]:
         digest, size = hashlib.sha256(), 0
@@ -84,10 +96,39 @@ class ArchiveWriter:
             **details,
             "members": dict(self._members),
             "files": self._files,
+            "damaged": self.damaged[:_NAMED_IN_MANIFEST],
         }
         yield from self.member(MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()])
+        # At the very end as well, where a reader of the stream finds it: see `ArchiveEnd`.
+        self._zip.comment = _comment(self.damaged) if self.damaged else b""
         self._zip.close()
         yield self._sink.take()
+
+
+def _comment(damaged: list[dict[str, Any]]) -> bytes:
+    """The number of damaged things and as many messages as a zip comment may hold."""
+    messages = [item["message"][:_LONGEST_MESSAGE] for item in damaged[:_NAMED_IN_COMMENT]]
+    return json.dumps({"damaged": len(damaged), "messages": messages}).encode()
+
+
+class ArchiveEnd:
+    """Reads from a stream of an archive what its writer found damaged, without keeping the archive."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def take(self, part: bytes) -> None:
+        self._tail = (self._tail + part)[-_LONGEST_END:]
+
+    @property
+    def messages(self) -> list[str]:
+        comment = self._tail[self._tail.rfind(_END) + _END_SIZE :]
+        try:
+            found = json.loads(comment)
+            messages, count = [str(message) for message in found["messages"]], int(found["damaged"])
+        except (ValueError, KeyError, TypeError):
+            return []
+        return messages + ([f"and {count - len(messages)} more"] if count > len(messages) else [])
 
 
 def read_parts(path: Path) -> Iterator[bytes]:
@@ -127,6 +168,8 @@ class ArchiveReader:
             name = info.filename
             # Nothing is ever unpacked to a path that an archive names; a name that is not expected is a reason to stop.
             if info.orig_filename != name or not (name == MANIFEST or members.fullmatch(name) or FILE_MEMBER.fullmatch(name)):
+                if other := _OTHER_ARCHIVE.get(name):
+                    raise refused(other)
                 raise refused(f"it holds {info.orig_filename[:100]!r}, which has no place in it")
             if name in seen:
                 raise refused(f"it holds {name} twice")
@@ -135,6 +178,8 @@ class ArchiveReader:
             seen.add(name)
         self.names = seen
         self.files = {name.removeprefix("files/") for name in seen if name.startswith("files/")}
+        # Known once the archive was verified.
+        self.damaged: set[str] = set()
 
     def _check_sizes(self, packed: int, max_bytes: int) -> None:
         unpacked = sum(info.file_size for info in self._zip.infolist())
@@ -167,13 +212,18 @@ class ArchiveReader:
         return manifest
 
     def verify(self) -> None:
-        """Read everything once and compare it with its check sums."""
+        """Read everything once and compare it with its checksums. A damaged stored file is left out; anything else is refused."""
         for name, (digest, size) in self._sums.items():
             if self._digest(name) != (digest, size):
                 raise refused(f"{name} does not have the check sum that the manifest says")
-        for key in self.files:
-            if self._digest(f"files/{key}")[0] != key[3:]:
-                raise refused(f"the content of files/{key} is not what its name says")
+        self.damaged = {key for key in self.files if not self.is_whole(key)}
+        self.files -= self.damaged
+
+    def is_whole(self, key: str) -> bool:
+        try:
+            return self._digest(f"files/{key}")[0] == key[3:]
+        except InvalidInput:
+            return False
 
     def _digest(self, name: str) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0

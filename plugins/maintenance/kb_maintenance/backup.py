@@ -2,44 +2,93 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
+from kb_files.api import Integrity, is_changed
+from kb_sqlite.api import SqliteEngine
+from sqlalchemy import exc
 
 from kb_framework import __version__
+from kb_framework.data_folder import working_folder
+from kb_framework.errors import StoreUnusable
 from kb_framework.files import Files
 from kb_framework.settings import HostSettings
-from kb_framework.store.store import Store
-from kb_framework.store.tables import documents, now
+from kb_framework.storage.store import Store
+from kb_framework.storage.tables import chunks, documents, now
 from kb_maintenance.archive import ArchiveWriter, read_parts
+from kb_maintenance.stored_files import damaged_chunk, files_of, write_files
 
 FORMAT = "kb-backup"
 DATABASE = "kb.sqlite"
+_AT_ONCE = 500
 
 
 class BackupService:
     def __init__(self, store: Store, files: Files, host_settings: HostSettings) -> None:
         self._store = store
         self._files = files
+        self._integrity = Integrity(store, files)
         self._data_dir = host_settings.data_dir
 
     def parts(self) -> Iterator[bytes]:
         """The backup as a stream: the database as it is at this moment, and the files that belong to it."""
         with ExitStack() as stack:
-            folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=self._data_dir))
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            folder = stack.enter_context(self._folder())
             # Before the moment whose rows are read, so that their files stay.
             stack.enter_context(self._files.pinned())
             with self._store.read() as tx:
-                keys = list(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
-                tx.backend.copy_to(tx.connection, folder / DATABASE)
+                files = files_of(tx, documents.c.file.is_not(None))
+                tx.engine.copy_to(tx.connection, folder / DATABASE)
             writer = ArchiveWriter(FORMAT)
+            writer.damaged += _check(folder / DATABASE)
             yield from writer.member(DATABASE, read_parts(folder / DATABASE))
-            for key in sorted(keys):
-                if self._files.size(key) is not None:
-                    yield from writer.file(key, self._files.parts(key))
+            yield from write_files(writer, files, self._integrity)
             yield from writer.finish({"created_at": now(), "program": __version__})
+
+    def _folder(self) -> AbstractContextManager[Path]:
+        if os.access(self._data_dir, os.W_OK):
+            return working_folder(self._data_dir, ".backup-")
+        # A folder that can only be read has no room for the copy.
+        return _temporary_folder()
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kb-backup-") as name:
+        yield Path(name)
+
+
+def _check(copy: Path) -> list[dict[str, Any]]:
+    """Refuse a database that `restore` would refuse, and return the chunks in it that are damaged."""
+    engine = SqliteEngine(copy, busy_timeout=5)
+    try:
+        with engine.reader.begin() as connection:
+            problems = engine.check(connection)
+            if not problems:
+                return _damaged_chunks(connection)
+    except exc.DatabaseError as error:
+        problems = [str(error.orig)]
+    finally:
+        engine.close()
+    raise StoreUnusable(
+        f"no backup was made: the database is damaged ({problems[0]})",
+        hint="kb doctor --repair; where that does not help, kb export saves what can be read",
+    )
+
+
+def _damaged_chunks(connection: sa.Connection) -> list[dict[str, Any]]:
+    text = sa.cast(chunks.c.content, sa.LargeBinary)
+    query = sa.select(chunks.c.id, chunks.c.document_id, text.label("content"), chunks.c.content_hash)
+    rows = connection.execute(query, execution_options={"yield_per": _AT_ONCE})
+    changed = [(row.id, row.document_id) for row in rows if is_changed(row.content, row.content_hash)]
+    damaged = []
+    for chunk_id, number in changed:
+        query = sa.select(documents.c.id, documents.c.title, documents.c.path).where(documents.c.id == number)
+        damaged.append(damaged_chunk(chunk_id, connection.execute(query).one()._mapping))
+    return damaged

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli
+from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.errors import ConfigInvalid, InvalidInput
+from kb_maintenance.archive import ArchiveEnd
 
 Flag = Parameter(negative=())
 _PART = 1 << 18
 
 
-def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
     """Write documents, files, chunks, tags and jobs to one archive, as they are at this moment.
+
+    A damaged stored file is named and left out; then the exit code is 1.
 
     Parameters
     ----------
@@ -32,11 +35,13 @@ def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None
     --------
     kb export everything.zip
     """
-    _save(cli, file, cli.engine.export_archive(), force=force, what="exported")
+    return _save(cli, file, cli.engine.export_archive(), force=force, what="exported")
 
 
-def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
     """Write a copy of the database and all files, while others go on writing.
+
+    A damaged stored file is named and left out; then the exit code is 1.
 
     Parameters
     ----------
@@ -49,15 +54,19 @@ def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None
     --------
     kb backup monday.zip
     """
-    _save(cli, file, cli.engine.download_backup(), force=force, what="backed up")
+    return _save(cli, file, cli.engine.download_backup(), force=force, what="backed up")
 
 
-def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str) -> None:
-    """Parts to a file that has its name only once it is complete."""
-    if file == "-":
+def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str) -> int:
+    """Write an archive to a file that has its name only once it is complete; 1 if something in it is damaged."""
+    end = ArchiveEnd()
+    # The command line passes a single dash as `STDIN`.
+    if file in ("-", STDIN):
         for part in parts:
+            end.take(part)
             sys.stdout.buffer.write(part)
-        return
+        sys.stdout.buffer.flush()
+        return _warn(cli, end.messages)
     target = Path(file).expanduser()
     if target.exists() and not force:
         raise ConfigInvalid(f"{target} exists", hint="--force replaces it")
@@ -66,8 +75,10 @@ def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str
     handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     size = 0
     try:
-        with os.fdopen(handle, "wb") as out, cli.counting(what) as advance:
+        stopped = cli.interruptible("no archive was written; the same command starts again")
+        with stopped, os.fdopen(handle, "wb") as out, cli.counting(what) as advance:
             for part in parts:
+                end.take(part)
                 out.write(part)
                 size += len(part)
                 advance(size, None)
@@ -76,7 +87,17 @@ def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str
         Path(name).replace(target)
     finally:
         Path(name).unlink(missing_ok=True)
-    cli.result({"file": str(target), "bytes": size}, f"{what} to {target}: {size} bytes")
+    found = {"file": str(target), "bytes": size, "damaged": end.messages}
+    cli.result(found, f"{what} to {target}: {size} bytes")
+    return _warn(cli, end.messages)
+
+
+def _warn(cli: Cli, messages: Sequence[str]) -> int:
+    for message in messages:
+        cli.say(f"kb: {message}")
+    if messages:
+        cli.say("kb: the archive is complete but for this, and can be used")
+    return 1 if messages else 0
 
 
 def import_archive(
@@ -105,7 +126,7 @@ def import_archive(
     if not path.is_file():
         raise InvalidInput(f"there is no file {file!r}")
     size = path.stat().st_size
-    with cli.counting("checking", size) as advance:
+    with cli.interruptible("nothing was added"), cli.counting("checking", size) as advance:
         preview = cli.engine.upload_import(_counted(_read(path), advance, size), size)
     new = preview["documents"]["new"] + sum(table["new"] for table in preview["tables"].values())
     if not cli.json:
@@ -113,23 +134,27 @@ def import_archive(
     try:
         if dry_run or not new:
             cli.result({"preview": preview, "imported": None}, "nothing is new" if not new else f"{new} rows would be added")
-            return 0
+            return 1 if preview["damaged"] else 0
         if not yes and not cli.confirm("Add what is new?", "--yes"):
             return 1
-        with cli.counting("importing") as advance:
+        stopped = cli.interruptible("a part may have been added; the same command adds the rest")
+        with stopped, cli.counting("importing") as advance:
             while not (done := cli.engine.apply_import(preview["import_id"]))["finished"]:
                 advance(done["done"], done["total"])
     finally:
         cli.engine.discard_import(preview["import_id"])
     words = f"{done['documents']} documents with {done['chunks']} chunks added"
     words += "".join(f", {count} {name}" for name, count in done["rows"].items())
+    words += f", {len(done['refused'])} documents refused" if done["refused"] else ""
     cli.result({"preview": preview, "imported": done}, words)
     if not cli.json:
         for old, number in list(done["renumbered"].items())[:20]:
             cli.say(f"document {old} is document {number} here")
+        for item in done["refused"][:20]:
+            cli.say(f"refused: {item['title']}: {item['error']}")
         if done["hint"]:
             cli.say(f"kb: {done['hint']}")
-    return 0
+    return 1 if preview["damaged"] or done["refused"] else 0
 
 
 def _say_preview(cli: Cli, preview: dict[str, Any]) -> None:
@@ -139,12 +164,16 @@ def _say_preview(cli: Cli, preview: dict[str, Any]) -> None:
     for item in preview["sample"]:
         if item["state"] == "different":
             cli.say(f"different here, left as it is: {item['title']}")
+    for message in preview["damaged"]:
+        cli.say(f"kb: {message}")
     if preview["ignored"]:
         cli.say(f"not known here, left out: {', '.join(preview['ignored'])}")
 
 
-def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> None:
+def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
     """Put a backup in the place of the data folder's content, once it has been verified. No engine may be running.
+
+    A stored file that is damaged in the backup is named and left out; then the exit code is 1.
 
     Parameters
     ----------
@@ -162,11 +191,12 @@ def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> Non
     path = Path(file).expanduser()
     if not path.is_file():
         raise InvalidInput(f"there is no file {file!r}")
-    done = restore_backup(cli.bootstrap, path, force=force)
+    done = restore_backup(cli.bootstrap, cli.plugins, path, force=force)
     words = f"restored {done['documents']} documents and {done['files']} files of {done['created_at']}"
     cli.result(done, words + (f"; what was there is in {done['kept']}" if done["kept"] else ""))
-    if done["missing_files"] and not cli.json:
-        cli.say(f"kb: {done['missing_files']} files were missing already when the backup was made")
+    for message in done["damaged"]:
+        cli.say(f"kb: {message}")
+    return 1 if done["damaged"] else 0
 
 
 def migrate_store(sqlite_path: str, postgres_url: str | None = None, *, cli: Cli) -> None:
@@ -218,7 +248,8 @@ def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = Fal
     """
     if compact and embedder:
         raise ConfigInvalid("--compact keeps the vectors as they are; it does not go with --embedder")
-    with cli.counting("compacting" if compact else "embedding") as advance:
+    stopped = cli.interruptible("searches use the vectors from before; the same command continues")
+    with stopped, cli.counting("compacting" if compact else "embedding") as advance:
         while not (done := cli.engine.compact() if compact else cli.engine.reindex(embedder=embedder))["finished"]:
             advance(done["done"], done["total"])
     if compact:
@@ -227,8 +258,19 @@ def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = Fal
         cli.result(done, words)
         return
     cli.result(done, f"{done['done']} chunks embedded with {done['model']}")
-    if done["hint"] and not cli.json:
-        cli.say(f"kb: {done['hint']}")
+    hint = done["hint"] or _to_keep(cli)
+    if hint and not cli.json:
+        cli.say(f"kb: {hint}")
+
+
+def _to_keep(cli: Cli) -> str | None:
+    """Return how to keep an embedder that only the environment names: a command without it would not use the vectors."""
+    environment, *files = cli.bootstrap.sources
+    chosen = environment.find("KB_EMBEDDER")
+    kept = next((found for file in files if (found := file.find("KB_EMBEDDER"))), None)
+    if cli.bootstrap.engine_url or chosen is None or (kept and kept[1] == chosen[1]):
+        return None
+    return f"only the environment names this embedder; to use it without: kb config set embedder {chosen[1]}"
 
 
 def _read(path: Path) -> Iterator[bytes]:

@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from kb_files.api import WHAT_TO_DO, chunk_damaged, is_changed, named_document
 from pydantic import ConfigDict, Field, ValidationError
 
-from kb_framework.store.documents import content_hash
-from kb_framework.validation import Id, JsonObject, Model, Tag, Text, invalid
+from kb_framework.nesting import PROBLEM
+from kb_framework.validation import Id, Model, StoredJson, Tags, Text, invalid, too_much_json
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.exporting import CHUNKS, DOCUMENTS, FORMAT
 
@@ -37,7 +38,7 @@ class _Document(_Line):
     media: Text
     lang: Text | None
     trust: Literal["primary", "secondary", "generated"]
-    metadata: JsonObject
+    metadata: StoredJson
     content_hash: Hash
     bytes: Annotated[int, Field(ge=0)]
     chunk_count: Annotated[int, Field(ge=0)]
@@ -45,7 +46,7 @@ class _Document(_Line):
     created_at: Time
     updated_at: Time
     indexed_at: Time | None
-    tags: list[Tag]
+    tags: Tags
 
 
 class _Chunk(_Line):
@@ -55,7 +56,7 @@ class _Chunk(_Line):
     chunk_index: Annotated[int, Field(ge=0)]
     content: Text
     content_hash: Hash
-    metadata: JsonObject
+    metadata: StoredJson
     created_at: Time
 
 
@@ -65,6 +66,8 @@ Entry = tuple[dict[str, Any], list[dict[str, Any]]]
 class Contents:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.archive = ArchiveReader(path, FORMAT, max_bytes, _MEMBERS)
+        # What is added although it is damaged, or without its file.
+        self.damaged: list[str] = []
         if not {DOCUMENTS, CHUNKS} <= self.archive.names:
             self.archive.close()
             raise refused("it holds no documents")
@@ -90,11 +93,13 @@ class Contents:
                     raise refused(f"document {document['id']} is not in its place")
                 last = document["id"]
                 if document["file"] and document["file"] not in self.archive.files:
+                    self.damaged.append(_lost(document, is_damaged=document["file"] in self.archive.damaged))
                     document["file"] = None
                 own: list[dict[str, Any]] = []
                 while chunk is not None and chunk["document_id"] == last:
-                    if content_hash(chunk["content"]) != chunk["content_hash"]:
-                        raise refused(f"the text of chunk {chunk['id']} is not what its hash says")
+                    if is_changed(chunk["content"], chunk["content_hash"]):
+                        # Damaged before it was exported: most of the text is better than none, and its hash still tells.
+                        self.damaged.append(f"{chunk_damaged(chunk['id'], document)}: {WHAT_TO_DO}")
                     own.append(chunk)
                     chunk = next(waiting, None)
                 yield document, own
@@ -117,8 +122,17 @@ class Contents:
     def _checked(self, member: str, model: type[_Line]) -> Generator[dict[str, Any], None, None]:
         with closing(self.archive.lines(member)) as lines:
             for number, row in enumerate(lines, 1):
+                if problem := too_much_json(row.get("metadata")):
+                    # It costs its own metadata, not the document, and not the import.
+                    row["metadata"] = {PROBLEM: f"this was left out when it was imported: it was {problem}"}
                 try:
                     model.model_validate(row)
                 except ValidationError as error:
                     raise refused(f"line {number} of {member}: {invalid(error).message}") from None
                 yield row
+
+
+def _lost(document: dict[str, Any], *, is_damaged: bool) -> str:
+    """Name a document that is added without its file."""
+    problem = "is damaged in the archive" if is_damaged else "is not in the archive"
+    return f"the stored file of {named_document(document)} {problem}; its text is added. Add the original again (kb add)"

@@ -6,27 +6,29 @@ import threading
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from kb_files.api import FILE, forget
+from kb_models.api import NO_EMBEDDING, Embedding, embedded_text
 
 from kb_framework.api import Actor, Changes, ExportTable, resolve
-from kb_framework.embedding import Embedding, embedded_text
-from kb_framework.errors import Busy, EmbedderUnavailable, NotFound, PayloadTooLarge
+from kb_framework.errors import Busy, EmbedderUnavailable, InvalidInput, MutationRefused, NotFound, PayloadTooLarge
 from kb_framework.files import Files, Staged
+from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.documents import insert_archived
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, file_removals
+from kb_framework.storage.documents import insert_archived
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import documents, file_removals
 from kb_maintenance.archive import refused
 from kb_maintenance.comparing import compare, with_own_ids
 from kb_maintenance.contents import Contents, Entry
 from kb_maintenance.exporting import table_member
-from kb_maintenance.models import Difference, Imported, Preview, Sample
+from kb_maintenance.models import Difference, Imported, Preview, Refused, Sample
 from kb_maintenance.rows import for_table, table_here, unknown_columns
 from kb_maintenance.settings import MaintenanceSettings
 
@@ -37,19 +39,25 @@ _TEXTS_AT_ONCE = 128
 _LIFETIME_SECONDS = 24 * 3600
 
 
+# In the place of the id of a document that was refused: rows that belong to it are left out.
+_LEFT_OUT = -1
+
+
 class ImportService:
     def __init__(
         self,
         store: Store,
         files: Files,
         plugins: Plugins,
-        embedding: Embedding,
+        mutation: Mutation,
         host_settings: HostSettings,
         settings: MaintenanceSettings,
+        embedding: Embedding = NO_EMBEDDING,
     ) -> None:
         self._store = store
         self._files = files
         self._plugins = plugins
+        self._mutation = mutation
         self._embedding = embedding
         self._folder = host_settings.data_dir / "imports"
         self._max_bytes = settings.max_import_bytes
@@ -93,7 +101,7 @@ class ImportService:
             run = self._runs.get(place)
             if run is None:
                 contents = self._open(import_id, actor)
-                run = self._runs[place] = _Run(contents, self._store, self._files, self._plugins, self._embedding)
+                run = self._runs[place] = _Run(contents, self._store, self._files, self._plugins, self._mutation, self._embedding)
             end = time.monotonic() + _STEP_SECONDS
             try:
                 for _ in run.steps(actor):
@@ -134,16 +142,18 @@ class ImportService:
             files=len(contents.archive.files),
             ignored=[],
             sample=[],
+            damaged=[],
         )
         with self._store.read(actor.organization_id) as tx:
             ignored = _compare_documents(tx, contents, preview) | self._compare_tables(tx, contents, preview)
         preview.ignored = sorted(ignored)
+        preview.damaged = contents.damaged
         return preview
 
     def _compare_tables(self, tx: Tx, contents: Contents, preview: Preview) -> set[str]:
         ignored: set[str] = set()
         for name in contents.tables:
-            item = self._plugins.export_tables.get(name)
+            item = self._plugins.registry(ExportTable).get(name)
             table = table_here(tx, item.table) if item else None
             if item is None or table is None:
                 ignored.add(f"table {name}")
@@ -178,8 +188,11 @@ def _compare_documents(tx: Tx, contents: Contents, preview: Preview) -> set[str]
 class _Run:
     """An import under way. What it remembers is how far it is; what counts is in the database."""
 
-    def __init__(self, contents: Contents, store: Store, files: Files, plugins: Plugins, embedding: Embedding) -> None:
+    def __init__(
+        self, contents: Contents, store: Store, files: Files, plugins: Plugins, mutation: Mutation, embedding: Embedding
+    ) -> None:
         self.contents = contents
+        self._mutation = mutation
         self._store = store
         self._files = files
         self._plugins = plugins
@@ -189,6 +202,9 @@ class _Run:
         self._seen = self._documents = self._chunks = 0
         self._rows: dict[str, int] = {}
         self._renumbered: dict[int, int] = {}
+        # Documents of the archive that are neither here nor added.
+        self._absent: set[int] = set()
+        self._refused: dict[int, Refused] = {}
         self._total = sum(1 for _ in contents.archive.lines("documents.ndjson"))
 
     def steps(self, actor: Actor) -> Generator[None, None, None]:
@@ -210,6 +226,7 @@ class _Run:
             chunks=self._chunks,
             rows=self._rows,
             renumbered=self._renumbered,
+            refused=list(self._refused.values()),
             hint=self._hint,
         )
 
@@ -220,7 +237,7 @@ class _Run:
                 self._seen += len(batch)
                 yield
         for name in self.contents.tables:
-            item = self._plugins.export_tables.get(name)
+            item = self._plugins.registry(ExportTable).get(name)
             if item:
                 for rows in _row_batches(self.contents, item):
                     self._add_rows(item, rows, actor)
@@ -239,14 +256,29 @@ class _Run:
         staged: dict[str, Staged] = {}
         try:
             for key in {found.document["file"] for found in new if found.document["file"]}:
-                staged[key] = self._files.stage_parts(self.contents.archive.parts(f"files/{key}"))
-                if staged[key].key != key:
-                    raise refused(f"the content of files/{key} is not what its name says")
+                if (made := self._staged(key)) is not None:
+                    staged[key] = made
+                    continue
+                # The preview has named it; its documents come without a file.
+                for document, _ in batch:
+                    if document["file"] == key:
+                        document["file"] = None
             with self._store.write(actor.organization_id) as tx:
                 self._write(tx, batch, vectors, staged, actor)
         finally:
             for item in staged.values():
                 self._files.discard(item)
+
+    def _staged(self, key: str) -> Staged | None:
+        """A file of the archive; None if it is damaged."""
+        try:
+            staged = self._files.stage_parts(self.contents.archive.parts(f"files/{key}"))
+        except InvalidInput:
+            return None
+        if staged.key == key:
+            return staged
+        self._files.discard(staged)
+        return None
 
     def _encoded(self, texts: dict[str, str]) -> dict[str, bytes]:
         """Vectors by content hash. Few texts at a time: what a tokenizer makes of one takes many times its size."""
@@ -272,17 +304,27 @@ class _Run:
             if found.state == "new" and (key is None or key in staged):
                 values = for_table(targets[0], found.document)
                 rows = [for_table(targets[1], chunk) for chunk in found.chunks]
-                number = insert_archived(tx, targets, values, found.document["tags"], rows, vectors, space)
+                try:
+                    with tx.savepoint() if self._mutation.guards_additions else nullcontext():
+                        number = insert_archived(tx, targets, values, found.document["tags"], rows, vectors, space)
+                        self._mutation.require_addition(tx, actor, number)
+                except MutationRefused as error:
+                    self._refused[archived] = Refused(id=archived, title=found.document["title"], error=error.message)
+                    continue
                 added.append(number)
                 self._chunks += len(rows)
-            if number is not None and number != archived:
+            if number is None:
+                self._absent.add(archived)
+            elif number != archived:
                 self._renumbered[archived] = number
-        tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, list(staged))))
         if added:
             chosen = sa.select(documents.c.id).where(among(documents.c.id, added))
             self._plugins.documents_changed(Changes("added", actor, chosen, len(added)), tx)
-        for item in staged.values():
-            self._files.publish(item)
+        # Not the files of documents that were refused.
+        kept = set(tx.connection.scalars(sa.select(documents.c.file).where(among(documents.c.file, list(staged)))))
+        tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, kept)))
+        forget(tx, FILE, list(kept))
+        self._files.publish(*(staged[key] for key in kept))
         self._documents += len(added)
 
     def _add_rows(self, item: ExportTable, rows: list[dict[str, Any]], actor: Actor) -> None:
@@ -293,18 +335,21 @@ class _Run:
             rows = with_own_ids(tx, rows, table.c[item.key])
             known = _known(tx, table, item, rows)
             adapt = resolve(item.adapt) if item.adapt else follow_document
+            # A row that refers to a document cannot be without it.
+            belongs = "document_id" in table.c and bool(table.c.document_id.foreign_keys)
+            ids = {**self._renumbered, **dict.fromkeys(self._refused, _LEFT_OUT)}
             for row in rows:
-                if row[item.key] in known:
+                if row[item.key] in known or (belongs and row["document_id"] in self._absent):
                     continue
-                adapted = adapt(for_table(table, row), self._renumbered)
-                if adapted is None:
+                adapted = adapt(for_table(table, row), ids)
+                if adapted is None or adapted.get("document_id") == _LEFT_OUT:
                     continue
                 values = dict(adapted)
                 if "id" in values and tx.scalar(sa.select(table.c.id).where(table.c.id == values["id"])) is not None:
                     del values["id"]
                 tx.execute(sa.insert(table).values({**values, "organization_id": tx.organization_id}))
                 if "id" in values and _is_counted(table):
-                    tx.backend.numbers_given(tx.connection, table)
+                    tx.engine.numbers_given(tx.connection, table)
                 self._rows[item.name] = self._rows.get(item.name, 0) + 1
 
 

@@ -57,6 +57,16 @@ class Preview(Model):
     # Columns and tables that nothing here knows: their plugin is not installed.
     ignored: list[str]
     sample: list[Sample]
+    # Documents whose file is missing or damaged in the archive, and chunks with damaged text; all of them are added otherwise.
+    damaged: list[str]
+
+
+class Refused(Model):
+    """A document of the archive that a plugin did not let in, and what it said."""
+
+    id: int
+    title: str
+    error: str
 
 
 class Imported(Model):
@@ -70,4 +80,5 @@ class Imported(Model):
     rows: dict[str, int]
     # Documents whose id was taken: the archive's id, and the new one.
     renumbered: dict[int, int]
+    refused: list[Refused] = []
     hint: str | None = None

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from kb_files.api import LocalFiles
+from kb_sqlite.api import DERIVED_TABLES, SqliteEngine
 
 from kb_framework.app import load_plugin_settings, open_store, plugin_steps
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.client import PATIENT_SECONDS, running_engine
 from kb_framework.errors import ConfigInvalid, Conflict, InvalidInput, StoreUnusable
-from kb_framework.files import LocalFiles, open_files
+from kb_framework.files import open_files
 from kb_framework.plugins import Plugins
-from kb_framework.settings import DatabaseUrl, HostSettings
-from kb_framework.store import fts5
-from kb_framework.store.documents import Space, active_space, add_missing_text, create_space
-from kb_framework.store.migrations import UNFINISHED_COPY, require_current
-from kb_framework.store.open import open_backend
-from kb_framework.store.side.tables import metadata as side_metadata
-from kb_framework.store.sqlite import SqliteBackend
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents, embedding_spaces, migrations, now, organizations
+from kb_framework.remote import PATIENT_SECONDS, running_engine
+from kb_framework.settings import DatabaseUrl, HostSettings, Settings
+from kb_framework.storage.documents import add_missing_text
+from kb_framework.storage.migrations import UNFINISHED_COPY, require_current
+from kb_framework.storage.open import open_engine
+from kb_framework.storage.spaces import Space, active_space, create_space
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents, embedding_spaces, migrations, now, organizations
 from kb_maintenance.copying import CheckSum, Position, TableCopy, reflected
 
 Advance = Callable[[int, int | None], None]
@@ -46,7 +46,7 @@ _positions = sa.Table(
 )
 _VECTORS = "vectors of chunks"
 # Made anew on the other side.
-_DERIVED = {migrations.name, embedding_spaces.name, fts5.full_texts.name, *side_metadata.tables}
+_DERIVED = {migrations.name, embedding_spaces.name, *DERIVED_TABLES}
 
 
 def move_store(
@@ -54,23 +54,27 @@ def move_store(
 ) -> dict[str, Any]:
     """Copy everything, compare it, and say what there is."""
     plugins.require_all_loaded()
-    host = load_plugin_settings(bootstrap, plugins).host
-    # Sorting a large table in order to compare it may take as long as it takes.
-    host = host.model_copy(update={"database_url": _address(host, url), "database_statement_timeout": 0})
+    settings = load_plugin_settings(bootstrap, plugins)
+    host = settings.host.model_copy(update={"database_url": _address(settings.host, url)})
+    sections = dict(settings.sections)
+    if "database" in sections:
+        # Sorting a large table in order to compare it may take as long as it takes.
+        sections["database"] = sections["database"].model_copy(update={"statement_timeout": 0})
+    settings = dataclasses.replace(settings, host=host, sections=sections)
     if not source.is_file():
         raise InvalidInput(f"there is no file {str(source)!r}")
     if running_engine(dataclasses.replace(bootstrap, data_dir=source.parent), PATIENT_SECONDS):
         raise Conflict(
             f"an engine serves {source.parent}: what it writes meanwhile would stay behind", hint="stop kb serve first"
         )
-    origin = Store(SqliteBackend(source, host.busy_timeout))
+    origin = Store(SqliteEngine(source, host.busy_timeout))
     # Nothing is written into the source, but nobody else may write meanwhile: it would stay behind.
     with closing(origin), origin.write() as tx:
         require_current(tx, plugin_steps(plugins))
-        if problems := tx.backend.check(tx.connection):
+        if problems := tx.engine.check(tx.connection):
             raise StoreUnusable(f"the database is damaged: {problems[0]}", hint="kb doctor --repair, or restore a backup first")
-        stored_files = _stored_files(tx, host, source)
-        with closing(_open_target(host, plugins, _fingerprint(tx))) as target:
+        stored_files = _stored_files(tx, host, plugins, source)
+        with closing(_open_target(settings, plugins, _fingerprint(tx))) as target:
             done = _Copy(tx, target, advance, at_once).run()
     return {**done, "database": str(host.database_url), "files": stored_files}
 
@@ -78,7 +82,7 @@ def move_store(
 def _address(host: HostSettings, url: str | None) -> DatabaseUrl:
     if url is None:
         if host.database_url is None:
-            raise ConfigInvalid("into which database?", hint="give its address, or set KB_DATABASE_URL")
+            raise ConfigInvalid("no target database given", hint="give its address, or set KB_DATABASE_URL")
         return host.database_url
     if not url.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("the address of the database must begin with postgresql://")
@@ -92,26 +96,26 @@ def _fingerprint(tx: Tx) -> str:
     return hashlib.sha256(json.dumps([[list(row) for row in rows] for rows in (steps, owners)]).encode()).hexdigest()
 
 
-def _stored_files(tx: Tx, host: HostSettings, source: Path) -> dict[str, Any]:
+def _stored_files(tx: Tx, host: HostSettings, plugins: Plugins, source: Path) -> dict[str, Any]:
     """Files are no part of a database: how many documents' files are not yet where the configured storage is."""
     wanted = set(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
-    missing = wanted - open_files(host.files_url, host.data_dir).keys() if wanted else set()
+    missing = wanted - open_files(plugins.file_stores, host.files_url, host.data_dir).keys() if wanted else set()
     here = missing & LocalFiles(source.parent / "files").keys() if missing else set()
     return {"wanted": len(wanted), "missing": len(missing), "folder": str(source.parent / "files") if here else None}
 
 
-def _open_target(host: HostSettings, plugins: Plugins, fingerprint: str) -> Store:
+def _open_target(settings: Settings, plugins: Plugins, fingerprint: str) -> Store:
     """The database, with its tables, marked as unfinished; refused, and left as it is, if there is anything else in it."""
-    store = Store(open_backend(host))
+    store = Store(open_engine(settings, plugins))
     try:
         with store.read() as tx:
             begun = _begun(tx)
         if begun is None:
-            made = _rows_of_a_new_one(host, plugins)
+            made = _rows_of_a_new_one(settings, plugins)
             with store.read() as tx:
                 _require_empty(tx, made)
             store.close()
-            store = open_store(host, plugins)
+            store = open_store(settings, plugins, beside_files=True)
             plugins.require_all_loaded()
             with store.write() as tx:
                 begun = _begun(tx) or _begin(tx, made, fingerprint)
@@ -126,10 +130,11 @@ def _open_target(host: HostSettings, plugins: Plugins, fingerprint: str) -> Stor
     return store
 
 
-def _rows_of_a_new_one(host: HostSettings, plugins: Plugins) -> dict[str, int]:
+def _rows_of_a_new_one(settings: Settings, plugins: Plugins) -> dict[str, int]:
     """How many rows each table of a new knowledge base has, before anybody has used it: secrets, the default organization."""
     with tempfile.TemporaryDirectory() as folder:
-        new = host.model_copy(update={"database_url": None, "data_dir": Path(folder)})
+        host = settings.host.model_copy(update={"database_url": None, "data_dir": Path(folder)})
+        new = dataclasses.replace(settings, host=host)
         with closing(open_store(new, plugins)) as store, store.read() as tx:
             counts = {name: tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) for name in _own_tables(tx)}
     return {name: count for name, count in counts.items() if count}
@@ -184,7 +189,7 @@ class _Copy:
         self._resumed = 0
 
     def run(self) -> dict[str, Any]:
-        if self._space and (problem := self._target.backend.vectors_missing):
+        if self._space and (problem := self._target.engine.vectors_missing):
             raise StoreUnusable(f"the vectors cannot be stored: {problem}")
         for table in self._tables:
             self._copy_rows(table)
@@ -235,10 +240,10 @@ class _Copy:
 
         def batch(tx: Tx, after: Position | None) -> tuple[Position | None, int]:
             rows = self._numbers(after)
-            found = self._source.backend.read_vectors(self._source.connection, space.index_name, [row[0] for row in rows])
+            found = self._source.vector_index(space.index_name).read([row[0] for row in rows], anywhere=True)
             for owner in {row[1] for row in rows}:
                 mine = [(number, found[number]) for number, whose in rows if whose == owner and number in found]
-                tx.backend.add_vectors(tx.connection, there.index_name, owner, mine)
+                tx.vector_index(there.index_name, owner).add(mine)
             return [rows[-1][0]] if rows else None, len(rows)
 
         self._in_batches(_VECTORS, batch)
@@ -283,7 +288,7 @@ class _Copy:
             for table in self._tables:
                 key = list(table.target.primary_key)
                 if len(key) == 1 and isinstance(key[0].type, sa.Integer) and (self._counts[table.name] or table.name in given):
-                    tx.backend.numbers_given(tx.connection, table.target, given.get(table.name, 0))
+                    tx.engine.numbers_given(tx.connection, table.target, given.get(table.name, 0))
             for owner, revision in revisions:
                 tx.execute(sa.update(organizations).where(organizations.c.id == owner).values(revision=revision))
 
@@ -304,7 +309,7 @@ class _Copy:
                 numbers = [row[0] for row in rows]
                 after = [numbers[-1]]
                 for side_number, (asked, index) in enumerate(((self._source, space), (tx, there))):
-                    found = asked.backend.read_vectors(asked.connection, index.index_name, numbers)
+                    found = asked.vector_index(index.index_name).read(numbers, anywhere=True)
                     counts[side_number] += len(found)
                     for number in sorted(found):
                         sums[side_number].update(number.to_bytes(8) + found[number])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kb_framework import api, hookimpl
+
+
+@hookimpl
+def kb_hookspecs() -> list[api.Hookspecs]:
+    return [api.Hookspecs("kb_maintenance.hookspecs")]
 
 
 @hookimpl
@@ -23,21 +26,17 @@ def kb_permissions() -> list[api.Permission]:
 @hookimpl
 def kb_services() -> list[api.Service]:
     return [
-        api.Service("reindexing", "kb_maintenance.service:ReindexService"),
-        api.Service("backups", "kb_maintenance.backup:BackupService"),
-        api.Service("exports", "kb_maintenance.exporting:ExportService"),
+        api.Service("doctor", "kb_maintenance.doctor:DoctorService"),
+        api.Service("reindexing", "kb_maintenance.service:ReindexService", ("reindex",)),
+        api.Service("backups", "kb_maintenance.backup:BackupService", ("backup",)),
+        api.Service("exports", "kb_maintenance.exporting:ExportService", ("export",)),
         api.Service("imports", "kb_maintenance.importing:ImportService"),
     ]
 
 
 @hookimpl
 def kb_routes() -> list[api.Routes]:
-    return [api.Routes("maintenance", "kb_maintenance.routes:handlers", under=("export", "backup", "import", "reindex"))]
-
-
-@hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"export": True, "backup": True, "reindex": True}
+    return [api.Routes("maintenance", "kb_maintenance.routes:handlers")]
 
 
 @hookimpl
@@ -51,6 +50,7 @@ def kb_commands() -> list[api.Command]:
         return api.Command(name, f"kb_maintenance.commands:{function}", help=help, group=group)
 
     return [
+        api.Command("doctor", "kb_maintenance.doctor_commands:doctor", "Check everything, and say what to do.", "Engine"),
         command("export", "export", "Documents", "Write documents, files, chunks, tags and jobs to one archive."),
         command("import", "import_archive", "Documents", "Add what an archive holds and is not here yet."),
         command("backup", "backup", "Engine", "Write a copy of everything, while others go on writing."),
@@ -64,3 +64,14 @@ def kb_commands() -> list[api.Command]:
 def kb_client_methods() -> list[api.ClientMethod]:
     names = "export_archive upload_import apply_import discard_import download_backup reindex compact"
     return [api.ClientMethod(name, f"kb_maintenance.client:{name}") for name in names.split()]
+
+
+@hookimpl
+def kb_checks() -> list[api.Check]:
+    return [
+        api.Check("settings", "kb_maintenance.checks:SettingsCheck", rank=10),
+        api.Check("disk", "kb_maintenance.checks:DiskCheck", rank=30),
+        api.Check("plugins", "kb_maintenance.checks:PluginsCheck", rank=40),
+        api.Check("database", "kb_maintenance.database:DatabaseCheck", rank=50),
+        api.Check("side index", "kb_maintenance.side_index:SideIndexCheck", rank=70),
+    ]

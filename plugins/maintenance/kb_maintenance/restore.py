@@ -6,54 +6,59 @@ import contextlib
 import re
 import shutil
 import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from kb_files.api import FILE, LocalFiles, named_document
+from kb_sqlite.api import SqliteEngine, dbapi2, forget_accelerator
 from sqlalchemy import exc
 
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.client import PATIENT_SECONDS, running_engine
+from kb_framework.data_folder import finish_switch, remove_leftovers, switch, sync_tree, working_folder
 from kb_framework.errors import Conflict
-from kb_framework.files import Files, LocalFiles, open_files
+from kb_framework.files import Files, Mismatch, copy_verified, open_files
+from kb_framework.plugins import Plugins
+from kb_framework.remote import PATIENT_SECONDS, running_engine
 from kb_framework.settings import load_settings
-from kb_framework.store.side.changes import forget_all
-from kb_framework.store.sqlite import SqliteBackend, dbapi2
-from kb_framework.store.tables import documents, now
+from kb_framework.storage.tables import damage, documents, now
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.backup import DATABASE, FORMAT
 
-_PARTS = (f"{DATABASE}-wal", f"{DATABASE}-shm", "files", DATABASE)
 
-
-def restore_backup(bootstrap: Bootstrap, backup: Path, *, force: bool) -> dict[str, Any]:
+def restore_backup(bootstrap: Bootstrap, plugins: Plugins, backup: Path, *, force: bool) -> dict[str, Any]:
     """Unpack and verify beside the data folder, then switch; what was there is kept in a folder of its own."""
     data_dir = bootstrap.data_dir
     if bootstrap.engine_url:
         raise Conflict("a backup is restored into a folder of this machine", hint="unset KB_ENGINE_URL")
     if running_engine(bootstrap, PATIENT_SECONDS):
         raise Conflict(f"an engine serves {data_dir}", hint="stop kb serve first")
+    if data_dir.is_dir():
+        finish_switch(data_dir)
     files_url = load_settings(bootstrap).host.files_url
     occupied = (data_dir / DATABASE).exists() or any((data_dir / "files").glob("??/*"))
     if occupied and not force:
         raise Conflict(f"{data_dir} is not empty", hint="--force replaces what is there, and keeps it beside")
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unpacked = Path(tempfile.mkdtemp(prefix=".restore-", dir=data_dir))
-    try:
+    remove_leftovers(data_dir)
+    with working_folder(data_dir, ".restore-") as unpacked:
         found = _unpack(backup, unpacked)
         if files_url:
-            _send(LocalFiles(unpacked / "files"), open_files(files_url, data_dir))
+            _send(LocalFiles(unpacked / "files"), open_files(plugins.file_stores, files_url, data_dir))
             shutil.rmtree(unpacked / "files", ignore_errors=True)
-        kept = _switch(data_dir, unpacked) if occupied else _move(unpacked, data_dir, [])
-    finally:
-        shutil.rmtree(unpacked, ignore_errors=True)
+        sync_tree(unpacked)
+        kept = data_dir / f"replaced-{now().replace(':', '')}"
+        switch(data_dir, unpacked, kept, lambda: _require_unused(data_dir / DATABASE))
+    if not occupied:
+        shutil.rmtree(kept, ignore_errors=True)
     return {**found, "data_dir": str(data_dir), "kept": str(kept) if occupied else None}
 
 
 def _unpack(backup: Path, folder: Path) -> dict[str, Any]:
     with ArchiveReader(backup, FORMAT, sys.maxsize, re.compile(re.escape(DATABASE))) as archive:
         archive.verify()
+        damaged = archive.damaged
         for name in [DATABASE, *(f"files/{key}" for key in sorted(archive.files))]:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -61,62 +66,70 @@ def _unpack(backup: Path, folder: Path) -> dict[str, Any]:
                 for part in archive.parts(name):
                     out.write(part)
         created_at = archive.manifest.get("created_at")
-    return {"created_at": created_at, **_verify(folder)}
+    return {"created_at": created_at, **_verify(folder, damaged)}
 
 
-def _verify(folder: Path) -> dict[str, int]:
-    """The database must be sound. Files that were missing already when the backup was made are counted, not refused."""
-    backend = SqliteBackend(folder / DATABASE, busy_timeout=5)
+def _verify(folder: Path, damaged: set[str]) -> dict[str, Any]:
+    """Refuse a database that is not sound. Documents whose file the backup does not hold, or holds damaged, are named."""
+    engine = SqliteEngine(folder / DATABASE, busy_timeout=5)
     try:
-        with backend.reader.begin() as connection:
-            problems = backend.check(connection)
+        with engine.reader.begin() as connection:
+            problems = engine.check(connection)
             if problems:
                 raise refused(f"its database is damaged: {problems[0]}")
             count = connection.scalar(sa.select(sa.func.count()).select_from(documents))
-            wanted = set(connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None))))
-        with backend.writer.begin() as connection:
+            rows = connection.execute(sa.select(documents).where(documents.c.file.is_not(None)).order_by(documents.c.id))
+            wanted = [row._mapping for row in rows]
+        stored = LocalFiles(folder / "files").keys()
+        lost = [row for row in wanted if row["file"] not in stored]
+        with engine.writer.begin() as connection:
             # Segments are no part of a backup: they are built anew.
-            forget_all(connection)
+            forget_accelerator(connection)
+            _record_lost(connection, {row["file"] for row in lost})
     except exc.DatabaseError as error:
         raise refused(f"its database cannot be read: {error.orig}") from None
     finally:
-        backend.close()
-    stored = LocalFiles(folder / "files").keys()
-    return {"documents": count or 0, "files": len(stored), "missing_files": len(wanted - stored)}
+        engine.close()
+    told = [_lost(row, is_damaged=row["file"] in damaged) for row in lost]
+    return {"documents": count or 0, "files": len(stored), "missing_files": len(lost), "damaged": told}
+
+
+def _record_lost(connection: sa.Connection, keys: set[str]) -> None:
+    """Record what is missing, so that adding the originals again reads them.
+
+    A backup of an older version has no table for it: there the next check finds them.
+    """
+    if not sa.inspect(connection).has_table(damage.name):
+        return
+    known = set(connection.scalars(sa.select(damage.c.key).where(damage.c.kind == FILE)))
+    rows = [{"kind": FILE, "key": key, "problem": "is missing", "found_at": now()} for key in sorted(keys - known)]
+    if rows:
+        connection.execute(sa.insert(damage), rows)
+
+
+def _lost(document: Mapping[Any, Any], *, is_damaged: bool) -> str:
+    """Name a document that is restored without its file."""
+    problem = "is damaged in the backup" if is_damaged else "was missing or damaged when the backup was made"
+    return f"the stored file of {named_document(document)} {problem}; its text was restored. Add the original again (kb add)"
 
 
 def _send(unpacked: LocalFiles, files: Files) -> None:
     """Store the files where this knowledge base has them; what else is there stays."""
-    for key in sorted(unpacked.keys() - files.keys()):
+    stored = files.keys()
+    for key in sorted(unpacked.keys()):
+        if key in stored and _is_whole(files, key):
+            continue
         staged = files.stage_parts(unpacked.parts(key))
         files.publish(staged)
         files.discard(staged)
 
 
-def _switch(data_dir: Path, unpacked: Path) -> Path:
-    _require_unused(data_dir / DATABASE)
-    kept = data_dir / f"replaced-{now().replace(':', '')}"
-    kept.mkdir()
-    moved: list[tuple[Path, Path]] = []
+def _is_whole(files: Files, key: str) -> bool:
     try:
-        _move(data_dir, kept, moved)
-        _move(unpacked, data_dir, moved)
-    except OSError:
-        for source, target in reversed(moved):
-            target.replace(source)
-        raise
-    return kept
-
-
-def _move(source: Path, target: Path, moved: list[tuple[Path, Path]]) -> Path:
-    # The database is the last to come: without it there is no knowledge base yet.
-    for name in _PARTS:
-        if (source / name).exists():
-            if name == "files" and not any((target / name).glob("??/*")):
-                shutil.rmtree(target / name, ignore_errors=True)
-            (source / name).replace(target / name)
-            moved.append((source / name, target / name))
-    return target
+        copy_verified(files, key)
+    except Mismatch:
+        return False
+    return True
 
 
 def _require_unused(database: Path) -> None:

@@ -1,4 +1,4 @@
-"""HTTP: export, import, backup, reindex."""
+"""HTTP: doctor, export, import, backup, reindex."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from litestar.status_codes import HTTP_200_OK
 
 from kb_framework.api import Actor
 from kb_maintenance.backup import BackupService
+from kb_maintenance.doctor import DoctorService
 from kb_maintenance.exporting import ExportService
 from kb_maintenance.importing import ImportService
 from kb_maintenance.models import Compacted, Imported, Preview, Reindexed, ReindexIn
@@ -84,4 +85,28 @@ def compact(reindexing: NamedDependency[ReindexService]) -> Compacted:
     return reindexing.compact()
 
 
-handlers = [get_export, get_backup, upload_import, apply_import, discard_import, reindex, compact]
+@get("/doctor", sync_to_thread=True, opt={"permission": "engine.operate", "whole": True})
+def get_doctor(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
+    """Everything that can be checked, with what to do about what is wrong."""
+    return doctor.report()
+
+
+@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+def repair(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
+    """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now.
+
+    It answers after some seconds. While `finished` is false there is more to do: ask again.
+    """
+    return doctor.repair()
+
+
+@post("/doctor/deep", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+def check_all(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
+    """Check every stored file and every chunk against its hash, then everything else.
+
+    It answers after some seconds. While `finished` is false there is more to do: ask again.
+    """
+    return doctor.check_all()
+
+
+handlers = [get_doctor, repair, check_all, get_export, get_backup, upload_import, apply_import, discard_import, reindex, compact]

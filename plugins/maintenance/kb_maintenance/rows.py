@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
-from kb_framework.store.sql import among
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import document_tags
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import document_tags
 
 # They say where a row is in this very database.
 _LOCAL = {"organization_id", "seq"}
@@ -51,13 +52,54 @@ def unknown_columns(table: sa.Table, row: Mapping[str, Any]) -> set[str]:
 
 
 def export_rows(
-    tx: Tx, table: sa.Table, order: Iterable[str], *conditions: sa.ColumnElement[bool]
+    tx: Tx, table: sa.Table, order: Sequence[str], *conditions: sa.ColumnElement[bool], lost: list[int] | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """The organization's rows, some at a time."""
-    query = sa.select(table).where(tx.owns(table), *conditions).order_by(*(table.c[name] for name in order))
-    result = tx.connection.execute(query, execution_options={"yield_per": _AT_ONCE})
-    for part in result.mappings().partitions(_AT_ONCE):
-        yield [dict(row) for row in part]
+    """The organization's rows, some at a time. With `lost`, rows of a damaged file are left out, and their number noted there."""
+    columns = [table.c[name] for name in order]
+    query = sa.select(table).where(tx.owns(table), *conditions)
+    last: dict[str, Any] | None = None
+    try:
+        result = tx.connection.execute(query.order_by(*columns), execution_options={"yield_per": _AT_ONCE})
+        for part in result.mappings().partitions(_AT_ONCE):
+            rows = [dict(row) for row in part]
+            last = rows[-1]
+            yield rows
+    except exc.DatabaseError:
+        if lost is None or tx.engine.name != "sqlite":
+            raise
+        if last is not None:
+            query = query.where(sa.tuple_(*columns) > sa.tuple_(*(sa.literal(last[name]) for name in order)))
+        yield from _readable(tx, table, query, lost)
+
+
+def _readable(tx: Tx, table: sa.Table, query: sa.Select, lost: list[int]) -> Iterator[list[dict[str, Any]]]:
+    """The rows that can be read: a range of row numbers in which one cannot is halved, down to that row."""
+    number = sa.literal_column(f'"{table.name}".rowid', sa.Integer)
+    ranges = [(1, _highest(tx, table))]
+    while ranges:
+        low, high = ranges.pop()
+        try:
+            rows = tx.rows(query.where(number.between(low, high)).order_by(number))
+        except exc.DatabaseError:
+            if low == high:
+                lost.append(low)
+            else:
+                middle = (low + high) // 2
+                # The lower half first: documents come in the order of their ids.
+                ranges += [(middle + 1, high), (low, middle)]
+            continue
+        if rows:
+            yield rows
+
+
+def _highest(tx: Tx, table: sa.Table) -> int:
+    given = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name").bindparams(name=table.name)
+    for query in (sa.text(f'SELECT max(rowid) FROM "{table.name}"'), given):
+        try:
+            return tx.scalar(query) or 1
+        except exc.DatabaseError:
+            continue
+    return 1
 
 
 def tags_of(tx: Tx, document_ids: Iterable[int]) -> dict[int, list[str]]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kb_framework.console import Cli
+from kb_framework.edges.cli.console import Cli
 from kb_framework.errors import EngineError, InvalidInput
 
 SAMPLE = Path(__file__).parent / "sample"
@@ -25,7 +25,7 @@ def quickstart(*, cli: Cli) -> None:
     kb quickstart
     """
     for needed in ("add_file", "search", "bulk_preview"):
-        if cli.plugins.client_methods.get(needed) is None:
+        if not cli.plugins.has_method(needed):
             raise InvalidInput(f"the tour needs {needed!r}, which a switched-off plugin provides", hint="see kb plugins")
     added = [_add(cli, path) for path in sorted(SAMPLE.rglob("*.md"))]
     found = cli.engine.search(QUESTION, k=3, tags=[TAG])

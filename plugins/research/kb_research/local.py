@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kb_framework.api import Extracted, ResearchQuery, ResearchResult, resolve
+from kb_framework.api import Chunker, Extracted, ResearchQuery, ResearchResult, resolve
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.store.text import index_fields, query_terms
+from kb_framework.storage.text import index_fields, query_terms
 from kb_research.settings import ResearchSettings
 
 log = logging.getLogger("kb.research")
@@ -47,7 +48,7 @@ class LocalFiles:
 
     def __init__(self, settings: ResearchSettings, host_settings: HostSettings, plugins: Plugins) -> None:
         self._paths = [Path(path).expanduser() for path in settings.paths]
-        chunker = plugins.chunkers.get(host_settings.chunker)
+        chunker = plugins.registry(Chunker).get(host_settings.chunker)
         self._chunk = resolve(chunker.target) if chunker else None
         self._read: dict[Path, tuple[tuple[int, int], list[_Piece]]] = {}
         self._lock = threading.Lock()
@@ -69,7 +70,7 @@ class LocalFiles:
                     stamp = (state.st_mtime_ns, state.st_size)
                     known = self._read.get(path)
                     found[path] = known if known and known[0] == stamp else (stamp, list(self._read_file(path, state)))
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, RecursionError) as error:
                     log.warning("research leaves out %s: %s", path, error)
             self._read = found
         return [piece for _, pieces in found.values() for piece in pieces]
@@ -77,7 +78,7 @@ class LocalFiles:
     def _files(self) -> Iterator[Path]:
         for path in self._paths:
             if path.is_dir():
-                yield from sorted(item for item in path.rglob("*") if item.suffix.lower() in _TEXTS | _LINES and item.is_file())
+                yield from sorted(_files_in(path))
             elif path.is_file():
                 yield path
             else:
@@ -95,6 +96,14 @@ class LocalFiles:
         pieces = [piece.content for piece in self._chunk(extracted)] if self._chunk and text.strip() else []
         for piece in pieces:
             yield _piece(piece, "file", str(path), path.name, str(path), changed, ())
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder. Links are not followed: they may lead out of it."""
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            if path.suffix.lower() in _TEXTS | _LINES and not path.is_symlink() and path.is_file():
+                yield path
 
 
 def _lines(path: Path, text: str, changed: str) -> Iterator[_Piece]:

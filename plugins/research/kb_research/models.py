@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from kb_framework.paging import PageMeta
 from kb_framework.times import moment
-from kb_framework.validation import Body, Model, Tag, Text
+from kb_framework.validation import Body, Model, Question, Tag, Text
 
 Kind = Literal["fact", "angle", "example", "quote"]
 Policy = Literal["normal", "inspiration_only", "never_generate"]
@@ -31,20 +31,29 @@ def _before(text: str) -> str:
 SourceType = Annotated[Text, Field(min_length=1, max_length=32)]
 
 
-class Filters(Body):
+class Filters(Question):
     """Where and when; every one that is given must hold."""
 
-    tags: Annotated[list[Tag], Field(min_length=1, description="Has all of these.")] | None = None
-    source_types: Annotated[list[SourceType], Field(min_length=1, description="Is one of these.")] | None = None
-    created_after: Annotated[Text, AfterValidator(_after)] | None = None
-    created_before: Annotated[Text, AfterValidator(_before)] | None = None
-    path_prefix: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
+    tags: Annotated[Annotated[list[Tag], Field(min_length=1)] | None, Field(description="Only with all of these tags.")] = None
+    source_types: Annotated[
+        Annotated[list[SourceType], Field(min_length=1)] | None, Field(description="Only from these types of source.")
+    ] = None
+    created_after: Annotated[
+        Annotated[Text, AfterValidator(_after)] | None, Field(description="Not before this time, such as 2026-01-31.")
+    ] = None
+    created_before: Annotated[Annotated[Text, AfterValidator(_before)] | None, Field(description="Before this time.")] = None
+    path_prefix: Annotated[
+        Annotated[Text, Field(min_length=1, max_length=4096)] | None, Field(description="Only files whose path begins so.")
+    ] = None
 
 
-class ResearchIn(Body):
-    query: Annotated[Text, Field(max_length=5000), AfterValidator(_not_blank)]
-    filters: Filters | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 20
+class ResearchIn(Question):
+    query: Annotated[Text, Field(max_length=5000, description="What to look for."), AfterValidator(_not_blank)]
+    filters: Annotated[
+        Filters | None,
+        Field(description="tags, source_types, created_after, created_before, path_prefix; all must hold."),
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=100, description="How many snippets, 1 to 100.")] = 20
 
 
 class Result(Model):
@@ -84,16 +93,28 @@ class SavedPage(Model):
 class AddIn(Body):
     """What to add, and as what: `chunk_kind` is a decision that nothing takes for you."""
 
-    snippet_text: Annotated[Text, Field(max_length=10_000), AfterValidator(_not_blank)]
-    chunk_kind: Kind
-    usage_policy: Policy = "normal"
-    source_type: SourceType | None = None
-    source_ref: Annotated[Text, Field(min_length=1, max_length=2048)] | None = None
-    source_title: Annotated[Text, Field(max_length=255), AfterValidator(_not_blank)] | None = None
-    reason: Annotated[Text, Field(max_length=255)] | None = None
+    snippet_text: Annotated[
+        Text, Field(max_length=10_000, description="The text, as it is to be kept."), AfterValidator(_not_blank)
+    ]
+    chunk_kind: Annotated[Kind, Field(description="What it is; the person decides.")]
+    usage_policy: Annotated[Policy, Field(description="What it may be used for.")] = "normal"
+    source_type: Annotated[SourceType | None, Field(description="What kind of source it is from, such as web.")] = None
+    source_ref: Annotated[
+        Annotated[Text, Field(min_length=1, max_length=2048)] | None,
+        Field(description="Where it is from: an address or an id."),
+    ] = None
+    source_title: Annotated[
+        Annotated[Text, Field(max_length=255), AfterValidator(_not_blank)] | None,
+        Field(description="What the source is called."),
+    ] = None
+    reason: Annotated[Annotated[Text, Field(max_length=255)] | None, Field(description="Why, for the log.")] = None
 
 
 class SnippetAdded(Model):
     chunk_id: str
     document_id: int
     status: Literal["created", "exists"]
+
+    @property
+    def http_status(self) -> int:
+        return 201 if self.status == "created" else 200

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 from kb_framework import api, hookimpl
 from kb_framework.plugins import Plugins
+
+
+@hookimpl
+def kb_hookspecs() -> list[api.Hookspecs]:
+    return [api.Hookspecs("kb_research.hookspecs")]
 
 
 @hookimpl
@@ -15,7 +20,10 @@ def kb_settings() -> list[api.SettingsSection]:
 
 @hookimpl
 def kb_migrations() -> list[api.Migration]:
-    return [api.Migration(1, "saved_items", "kb_research.migrations:create_saved_items")]
+    return [
+        api.Migration(1, "saved_items", "kb_research.migrations:create_saved_items"),
+        api.Migration(2, "limits", "kb_research.migrations:create_limits"),
+    ]
 
 
 @hookimpl
@@ -28,7 +36,10 @@ def kb_permissions() -> list[api.Permission]:
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("research", "kb_research.service:ResearchService")]
+    return [
+        api.Service("limiter", "kb_research.limits:Limiter"),
+        api.Service("research", "kb_research.service:ResearchService", ("research",)),
+    ]
 
 
 @hookimpl
@@ -44,57 +55,12 @@ def kb_export_tables() -> list[api.ExportTable]:
     return [api.ExportTable("saved_research_items", table="saved_research_items", key="id")]
 
 
-@hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"research": True}
-
-
 def _offered(plugins: Plugins) -> bool:
     return plugins.services.get("knowledge_adding") is not None
 
 
 @hookimpl
-def kb_routes(plugins: Plugins) -> list[api.Routes]:
-    return [api.Routes("research", "kb_research.routes:handlers", under=("research",))] if _offered(plugins) else []
+def kb_operations(plugins: Plugins) -> list[api.Operation[Any, Any]]:
+    from kb_research.operations import OPERATIONS
 
-
-@hookimpl
-def kb_commands(plugins: Plugins) -> list[api.Command]:
-    def command(name: str, help: str) -> api.Command:
-        return api.Command(f"research {name}", f"kb_research.commands:{name}", help=help, group="Knowledge")
-
-    offered = [
-        command("search", "Search here and elsewhere for snippets to add."),
-        command("add", "Add a snippet, and say what it is."),
-        command("recent", "List your searches."),
-    ]
-    return offered if _offered(plugins) else []
-
-
-@hookimpl
-def kb_tools(plugins: Plugins) -> list[api.Tool]:
-    offered = [
-        api.Tool(
-            "kb_research_search",
-            "kb_research.tools:search",
-            "Search for snippets",
-            "read",
-            open_world=True,
-            permission="research.search",
-        ),
-        api.Tool(
-            "kb_research_add",
-            "kb_research.tools:add",
-            "Add a snippet",
-            "write",
-            idempotent=True,
-            permission="research.add_to_knowledge",
-        ),
-    ]
-    return offered if _offered(plugins) else []
-
-
-@hookimpl
-def kb_client_methods(plugins: Plugins) -> list[api.ClientMethod]:
-    names = ("research_search", "research_recent", "research_add") if _offered(plugins) else ()
-    return [api.ClientMethod(name, f"kb_research.client:{name}") for name in names]
+    return OPERATIONS if _offered(plugins) else []

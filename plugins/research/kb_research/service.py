@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,19 +11,17 @@ import sqlalchemy as sa
 from kb_knowledge.adding import AddingService
 from kb_knowledge.api import NewChunk
 
-from kb_framework.api import Actor, ResearchQuery, ResearchResult
-from kb_framework.errors import KBError
-from kb_framework.paging import Page, PageMeta
+from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource
+from kb_framework.errors import KBError, StoreUnusable, WrongType
+from kb_framework.paging import PageIn
 from kb_framework.plugins import Plugins
-from kb_framework.store.limits import Limit, Limiter
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import now
-from kb_research.models import AddIn, Filters, ResearchIn, ResearchOut, Result, SavedItem, SnippetAdded
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import now
+from kb_research.limits import Limit, Limiter
+from kb_research.models import AddIn, Filters, ResearchIn, ResearchOut, Result, SavedItem, SavedPage, SnippetAdded
 from kb_research.settings import ResearchSettings
 from kb_research.suggest import suggest
 from kb_research.tables import saved_items
-
-log = logging.getLogger("kb.research")
 
 STORE = "store"
 
@@ -53,27 +50,35 @@ class ResearchService:
         query = _query(wanted, actor)
         results: list[Result] = []
         lost: list[str] = []
-        for item in self._plugins.research_sources:
+        unusable: StoreUnusable | None = None
+        for item in self._plugins.registry(ResearchSource):
             try:
-                found = self._source(item.name).search(query)
-            except Exception as error:
-                lost.append(f"{item.name} was left out: {error.message if isinstance(error, KBError) else 'it failed'}")
-                log.warning("research source %s failed", item.name, exc_info=error)
+                found = _checked(self._source(item.name).search(query))
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                plugin = self._plugins.registry(ResearchSource).plugin_of(item.name)
+                known = isinstance(error, KBError)
+                told = error if known else self._plugins.report(plugin, f"the research source {item.name!r}", error)
+                lost.append(f"{item.name} was left out: {told}")
+                unusable = error if isinstance(error, StoreUnusable) else unusable
                 continue
             results += self._results(item.name, found, actor)
+        if unusable and not results:
+            # A damaged index is not the same as nothing found.
+            raise unusable
         # Scores of different sources have nothing in common but their order: each counts from its own best.
         results.sort(key=lambda result: (-result.score, result.source != STORE, result.source))
         results = results[: wanted.limit]
         return ResearchOut(results=results, saved_id=self._save(wanted.query, results, actor), hint="; ".join(lost) or None)
 
-    def recent(self, actor: Actor, page: Page) -> tuple[list[SavedItem], PageMeta]:
-        """What the caller searched for, newest first."""
+    def recent(self, asked: PageIn, actor: Actor) -> SavedPage:
+        """Return the caller's searches, newest first."""
+        page = asked.wanted
         with self._store.read(actor.organization_id) as tx:
             here = (tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept())
             total = tx.scalar(sa.select(sa.func.count()).select_from(saved_items).where(*here))
             query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(*here)
             rows = tx.rows(page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc())))
-        return [SavedItem.model_validate(row) for row in rows], page.meta(total)
+        return SavedPage(data=[SavedItem.model_validate(row) for row in rows], meta=page.meta(total))
 
     def add(self, wanted: AddIn, actor: Actor) -> SnippetAdded:
         limits = [Limit(self._settings.add_per_minute, 60), Limit(self._settings.add_per_day, 86_400)]
@@ -84,9 +89,9 @@ class ResearchService:
 
     def _source(self, name: str) -> Any:
         if name not in self._sources:
-            item = self._plugins.research_sources.get(name)
+            item = self._plugins.registry(ResearchSource).get(name)
             assert item is not None
-            self._sources[name] = self._build(self._plugins.research_sources.plugin_of(name), item.target)
+            self._sources[name] = self._build(self._plugins.registry(ResearchSource).plugin_of(name), item.target)
         return self._sources[name]
 
     def _results(self, source: str, found: list[ResearchResult], actor: Actor) -> list[Result]:
@@ -120,6 +125,23 @@ class ResearchService:
             return []
         oldest = datetime.now(UTC) - timedelta(days=self._settings.keep_days)
         return [saved_items.c.created_at >= oldest.isoformat(timespec="microseconds").replace("+00:00", "Z")]
+
+
+def _checked(found: Any) -> list[ResearchResult]:
+    """What a plugin's source returned; WrongType where that is no list of results."""
+    if not isinstance(found, list | tuple) or isinstance(found, ResearchResult):
+        raise WrongType(f"expected a list of ResearchResult, not {type(found).__name__}")
+    for item in found:
+        if not isinstance(item, ResearchResult):
+            raise WrongType(f"expected ResearchResult, not {type(item).__name__}")
+        if not isinstance(item.snippet_text, str) or not isinstance(item.source_type, str):
+            raise WrongType("snippet_text and source_type of a ResearchResult must be str")
+        if not isinstance(item.score, int | float):
+            raise WrongType(f"the score of a ResearchResult must be a float, not {type(item.score).__name__}")
+        for value in (item.source_ref, item.source_title):
+            if value is not None and not isinstance(value, str):
+                raise WrongType(f"source_ref and source_title of a ResearchResult must be str, not {type(value).__name__}")
+    return list(found)
 
 
 def _who(actor: Actor) -> str:

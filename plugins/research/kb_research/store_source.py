@@ -8,13 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import ResearchQuery, ResearchResult, RetrievalQuery
+from kb_framework.pipelines.retrieval import Retrieval
 from kb_framework.plugins import Plugins
-from kb_framework.retrieval import Retrieval
-from kb_framework.store.chunks import citation
-from kb_framework.store.documents import has_all_tags
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.chunks import citation
+from kb_framework.storage.documents import has_all_tags
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, documents
 
 _PAIR = ("lexical", "vector")
 _POOL = 100
@@ -77,8 +77,8 @@ def _result(row: Mapping[str, Any], score: float) -> ResearchResult:
         row["content"],
         score,
         row["type"],
-        row["source_ref"] or place,
-        row["source_title"] or row["title"],
+        row["source_ref"] or row["metadata"].get("source_ref") or place,
+        row["source_title"] or row["metadata"].get("source_title") or row["title"],
         chunk_id=row["id"],
         document_id=row["document_id"],
         chunk_kind=row["chunk_kind"] if decided else None,

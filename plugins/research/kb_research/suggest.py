@@ -22,16 +22,16 @@ def _any(phrases: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})\b", re.IGNORECASE)
 
 
-_QUOTED = re.compile(r"[“\"«„「『][^”\"»“」』]{12,}[”\"»“」』]")
-_OPENS_QUOTED = re.compile(r"^\s*(?:>\s*)?[“\"«„「『]")
-_BLOCK_QUOTE = re.compile(r"^(?:>.*(?:\n|$))+(?:\s*[—–-].*)?$")
-_ATTRIBUTION = re.compile(r"(?:^|\n|[”\"»]\s*)\s*[—–]\s*[A-Z\u00c0-\u024f\u0400-\u04ff\uac00-\ud7a3]")
+_QUOTED = re.compile(r"[“\"«„「『][^“”\"«»„「」『』]{12,2000}[”\"»“」』]")
+_OPENS_QUOTED = re.compile(r"^\s*+(?:>\s*+)?[“\"«„「『]")
+_BLOCK_QUOTE = re.compile(r"^(?:>.*+(?:\n|$))++(?:\s*+[—–-].*+)?$")
+_ATTRIBUTION = re.compile(r"(?:^|[\n”\"»])[^\S\n]*+[—–]\s{0,9}[A-Z\u00c0-\u024f\u0400-\u04ff\uac00-\ud7a3]")
 _SAID = _any("said; says; wrote; writes; remarked; told (?:me|us|the); in the words of; put it")
 _EXAMPLE = _any(
     r"""for example; for instance; e\.g; case study; imagine; suppose; consider (?:a|an|the case|how); to illustrate;
     as an example; one customer; one team; example; let us say; let's say; picture (?:a|an|this); walk through; sample; step 1"""
 )
-_CODE = re.compile(r"```|^\s{4,}\S|^\s*(?:\$|>>>)\s|\bdef \w+\(|;\s*$", re.MULTILINE)
+_CODE = re.compile(r"```|^[ \t]{4,200}\S|^[ \t]{0,200}(?:\$|>>>)\s|\bdef \w{1,200}\(|;[ \t]{0,9}$", re.MULTILINE)
 _VIEW = _any(
     """i (?:think|believe|feel|suspect|wonder|would argue|doubt|like|prefer);
     we (?:think|believe|feel|should|ought|need to rethink); in my (?:view|opinion|experience); in our (?:view|opinion); should;
@@ -41,11 +41,11 @@ _VIEW = _any(
     the future of; not (?:about|just); nobody (?:talks|wants); everyone (?:thinks|says|agrees); myth; might be; could be the;
     feels? (?:like|more); better off"""
 )
-_ASKS = re.compile(r"\?\s*$|\?\s+[A-Z]")
+_ASKS = re.compile(r"\?\s{0,9}$|\?\s{1,9}[A-Z]")
 _MEASURED = re.compile(
-    r"\d+(?:[.,]\d+)?\s*(?:%|percent|per cent|km|kg|mg|ms|s\b|GB|MB|°|USD|EUR|\$|million|billion|years?|days|hours|"
-    r"people|patients)"
-    r"|\b(?:in|since|by|until) (?:1[5-9]|20)\d\d\b|\b\d{4}-\d\d-\d\d\b|\bn\s*=\s*\d",
+    r"(?<!\d)\d{1,15}(?:[.,]\d{1,15})?\s{0,3}(?:%|percent|per cent|km|kg|mg|ms|s\b|GB|MB|°|USD|EUR|\$|million|billion|years?|"
+    r"days|hours|people|patients)"
+    r"|\b(?:in|since|by|until) (?:1[5-9]|20)\d\d\b|\b\d{4}-\d\d-\d\d\b|\bn\s{0,3}=\s{0,3}\d",
     re.IGNORECASE,
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kb_framework.store.text import Text
+from kb_framework.storage.text import Text
 from kb_framework.tokens import token_count
 from kb_search.models import HitOut
 from kb_search.snippet import Match, Matcher, cut_snippet

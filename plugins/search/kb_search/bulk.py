@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from kb_models.api import NO_EMBEDDING, Embedding
+
 from kb_framework.api import Actor
-from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable, InternalError, InvalidInput, KBError
-from kb_framework.store.store import Store, Tx
+from kb_framework.nesting import MAX_DEPTH, cut, is_deeper
+from kb_framework.storage.store import Store, Tx
 from kb_framework.validation import validate
 from kb_framework.wire import ErrorV1
 from kb_search.budget import Draft, cost, fit, unlimited
@@ -48,7 +50,7 @@ class _Query:
 
 
 class BulkSearchService:
-    def __init__(self, store: Store, search: SearchService, embedding: Embedding) -> None:
+    def __init__(self, store: Store, search: SearchService, embedding: Embedding = NO_EMBEDDING) -> None:
         self._store = store
         self._search = search
         self._embedding = embedding
@@ -58,7 +60,8 @@ class BulkSearchService:
     def bulk_search(self, asked: BulkSearchIn, actor: Actor, purpose: str = "search") -> BulkSearchOut:
         if len(asked.queries) > MAX_QUERIES:
             raise InvalidInput(f"queries: max {MAX_QUERIES} items", field="queries")
-        queries = [_Query(given) for given in asked.queries]
+        # A query is told back as it came, but for what no answer could hold.
+        queries = [_Query(cut(given, MAX_DEPTH + 1)) for given in asked.queries]
         for query in queries:
             try:
                 query.wanted = _validated(query.given)
@@ -110,7 +113,7 @@ class BulkSearchService:
             for query, page in zip(part, self._search.find(tx, asked, actor, revision, purpose=purpose), strict=True):
                 if isinstance(page, Exception):
                     # Whatever one query raises costs that query alone.
-                    query.error = page if isinstance(page, KBError) else _unexpected(page)
+                    query.error = page if isinstance(page, KBError) else self._store.engine.explain(page) or _unexpected(page)
                 else:
                     query.page, query.answer = page, self._search.answer(page)
             found = [query for query in part if query.page]
@@ -154,6 +157,8 @@ _ITEM = cost({"schema_version": "bulk_search_item.v1", "response": None, "error"
 
 
 def _validated(given: Any) -> SearchIn:
+    if is_deeper(given, MAX_DEPTH):
+        raise InvalidInput(f"query: must not be nested more than {MAX_DEPTH} levels deep", field="query")
     if not isinstance(given, dict):
         raise InvalidInput('a search must be an object: {"query": "…"}', field="query")
     return validate(SearchIn, given)

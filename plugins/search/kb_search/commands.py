@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli
-from kb_framework.csv import CommaListOrNone
+from kb_framework.edges.cli.console import Cli
+from kb_framework.edges.cli.lists import CommaListOrNone
 from kb_framework.errors import ConfigInvalid, KBError
+from kb_framework.filenames import real_path
 from kb_search.last_search import remember
-from kb_search.render import facet_lines, hit_block, style
+from kb_search.render import facet_lines, hit_block, style, trace_lines
 from kb_search.snippet import Matcher
 
 _MAX_QUERIES = 100
@@ -24,8 +25,7 @@ Flag = Annotated[bool, Parameter(negative=())]
 
 
 def search(
-    query: str | None = None,
-    *,
+    *query: str,
     mode: Literal["lexical", "vector", "hybrid"] | None = None,
     k: Annotated[int | None, Parameter(name=["--k", "-k"])] = None,
     max_tokens: int | None = None,
@@ -47,8 +47,8 @@ def search(
     bulk: Flag = False,
     total_tokens: int | None = None,
     cli: Cli,
-) -> None:
-    """Search the knowledge base.
+) -> int:
+    """Search the knowledge base. Exit 1 if nothing was found.
 
     With --bulk, searches are read from standard input, one JSON object on a line, with these fields:
     {"query": "…", "mode": "lexical", "k": 5}
@@ -56,7 +56,7 @@ def search(
     Parameters
     ----------
     query
-        What to look for, in words.
+        What to look for; several words need no quotes.
     mode
         By words, by meaning, or both (hybrid, the default).
     k
@@ -76,9 +76,9 @@ def search(
     tag
         Only documents with any of these tags, comma-separated.
     tags
-        The same; with --tags-match all, only documents with all of them.
+        Only documents with all of these tags, comma-separated.
     tags_match
-        Whether any (the default) or all of --tags must be there.
+        With any, one of --tags is enough.
     lang
         Only documents in this language, like en or ko.
     path_glob
@@ -100,11 +100,12 @@ def search(
 
     Examples
     --------
-    kb search "how often are keys rotated"
+    kb search how often are keys rotated
     kb search budget --tag finance --lang en -k 5
     kb search '"exact phrase" -draft' --syntax
     echo '{"query": "keys", "k": 3}' | kb search --bulk --json
     """
+    text = " ".join(query)
     options: dict[str, Any] = {
         "mode": mode,
         "k": k,
@@ -126,19 +127,20 @@ def search(
         "doc_type": doc_type,
     }
     if bulk:
-        given = [name for name, value in {"query": query, **options}.items() if value is not None]
+        given = [name for name, value in {"query": text or None, **options}.items() if value is not None]
         _search_many(cli, given, total_tokens)
-        return
-    if query is None:
-        raise ConfigInvalid("give a query, or --bulk to read searches from standard input")
+        return 0
+    if not query:
+        raise ConfigInvalid("no query given: kb search WORDS, or --bulk to read searches from standard input")
     if total_tokens is not None:
         raise ConfigInvalid("--total-tokens goes with --bulk; for one search there is --max-tokens")
-    found = cli.engine.search(query, **options)
+    found = cli.engine.search(text, **options)
     if cli.json:
         cli.result(found)
     else:
-        _print_hits(cli, query, found, links=True)
+        _print_hits(cli, text, found, links=True)
         remember(cli.bootstrap.data_dir, found["hits"])
+    return 0 if found["hits"] else 1
 
 
 def _print_hits(cli: Cli, query: str, found: dict[str, Any], *, links: bool = False) -> None:
@@ -150,12 +152,12 @@ def _print_hits(cli: Cli, query: str, found: dict[str, Any], *, links: bool = Fa
     best = max((hit["score"] for hit in found["hits"]), default=0.0)
     width = shutil.get_terminal_size().columns
     for hit in found["hits"]:
-        link = _link(cli, hit) if links and look.fancy else None
+        link = _link(cli, hit) if links and look.colours else None
         cli.print(hit_block(hit, look, words, best, width, link) + "\n")
     for line in facet_lines(found["facets"]) if "facets" in found else ():
         cli.print(line)
     if found["trace"]:
-        cli.print(json.dumps(found["trace"], ensure_ascii=False, indent=2))
+        cli.print("\n".join(trace_lines(found["trace"], found["hits"])))
     if found["truncated"]:
         cli.say("kb: shortened to stay within the tokens that were given")
     if found["next_cursor"]:
@@ -169,7 +171,7 @@ def _link(cli: Cli, hit: dict[str, Any]) -> str | None:
     # Without the plugin that knows, or the file, there is just no link.
     with contextlib.suppress(AttributeError, KBError):
         for source in cli.engine.get_sources(hit["doc_id"]):
-            path = Path(source["source"])
+            path = Path(real_path(source["source"]))
             if path.is_absolute() and path.exists():
                 return path.as_uri()
     return None

@@ -7,9 +7,9 @@ from collections.abc import Collection, Hashable, Mapping
 
 import sqlalchemy as sa
 
-from kb_framework.store.sql import among_given
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import chunks, documents
+from kb_framework.storage.sql import among_given
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import chunks, documents
 
 # The headings as text: they are compared, and hundreds of chunks are asked about in every search.
 _QUERY = (

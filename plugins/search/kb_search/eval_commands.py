@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
-from kb_framework.console import Cli
+from kb_framework.edges.cli.console import Cli
 from kb_framework.errors import ConfigInvalid
 from kb_search.evaluation import MODES, Collection, Quality, fill, load_collection, measure
 
@@ -79,26 +77,17 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
     if models.is_dir():
         (home / "models").symlink_to(models.resolve(), target_is_directory=True)
     variables = {
-        "KB_CONFIG_FILE": str(own.config_file) if own.config_file.is_file() else "",
         "KB_DISABLED_PLUGINS": ",".join(sorted(own.disabled_plugins)),
-        "KB_ENGINE_URL": "",
         **changed,
+        "KB_ENGINE_URL": "",
         "KB_DATA_DIR": str(home),
         "KB_FILES_URL": (home / "files").as_uri(),
+        # Nothing of a collection may get into the person's own database.
+        "KB_DATABASE_URL": "",
+        "KB_DATABASE_REPLICA_URL": "",
     }
-    before = dict(os.environ)
-    # Settings are read from the environment when an engine is opened; this process does nothing else.
-    os.environ.update({name: value for name, value in variables.items() if value})
-    for name in (name for name, value in variables.items() if not value):
-        os.environ.pop(name, None)
-    # Nothing of a collection may ever come into the person's own database, whoever names it.
-    os.environ |= dict.fromkeys(("KB_DATABASE_URL", "KB_DATABASE_REPLICA_URL"), "")
-    try:
-        with connect(read_bootstrap()) as engine:
-            yield engine
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    with connect(own.with_values(variables)) as engine:
+        yield engine
 
 
 # Where a run keeps its documents is not for the person to say.

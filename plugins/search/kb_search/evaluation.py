@@ -126,7 +126,7 @@ def _record(line: str, path: Path, wanted: Sequence[str]) -> Mapping[str, Any]:
         record = json.loads(line)
         if all(isinstance(record[name], str | int) for name in wanted) and isinstance(record["text"], str):
             return record
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ConfigInvalid(f"{path}: a line is not an object with {' and '.join(wanted)}: {line[:80]}")
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_framework.api import RetrievalQuery
-from kb_framework.store.sql import among
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import chunks, document_tags, documents
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import chunks, document_tags, documents
+from kb_framework.storage.text import text_query
 from kb_search.models import FacetOut, FacetsOut
 
 _FIELDS = ("doc_type", "lang", "media")
@@ -23,8 +24,8 @@ def count_facets(tx: Tx, query: RetrievalQuery, found: list[int]) -> FacetsOut:
     """The counts over what a query, narrowed, matches by words, and over the chunks that were `found`."""
     matching = among(chunks.c.seq, found)
     if "lexical" in query.retrievers:
-        wanted = query.expression or query.text
-        matching = sa.or_(matching, tx.backend.matches(tx.connection, tx.organization_id, wanted, chunks.c.seq))
+        wanted = text_query(query.expression or query.text)
+        matching = sa.or_(matching, tx.text.matches(wanted, chunks.c.seq))
     allowed = [tx.owns(chunks), matching, *([] if query.condition is None else [query.condition])]
     matched = sa.select(chunks.c.document_id.label("id")).distinct().join(documents, documents.c.id == chunks.c.document_id)
     # It is read five times; evaluated once.

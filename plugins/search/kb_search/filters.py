@@ -6,14 +6,17 @@ import mimetypes
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
+from kb_framework.api import Extractor
+from kb_framework.globs import glob_regex
 from kb_framework.plugins import Plugins
-from kb_framework.store.documents import has_all_tags
-from kb_framework.store.sql import among
-from kb_framework.store.store import Tx
-from kb_framework.store.tables import document_tags, documents
+from kb_framework.storage.documents import has_all_tags
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Tx
+from kb_framework.storage.tables import document_tags, documents
 from kb_search.models import SearchIn
 
 _TRUST = ("primary", "secondary", "generated")
@@ -32,6 +35,16 @@ _FIELDS = (
 )
 # What the standard library calls otherwise, or nothing at all.
 _MEDIA_TYPES = {"text/markdown": "markdown", "text/x-markdown": "markdown", "message/rfc822": "email", "text/plain": "text"}
+
+
+def filters_of(wanted: SearchIn, plugins: Plugins) -> dict[str, Any]:
+    """Return the filters that a search names, each kind of media with its other names behind it."""
+    given = {name: getattr(wanted, name) for name in _FIELDS if name != "tags_match"}
+    media = wanted.media or []
+    given["media"] = list(dict.fromkeys([*media, *sorted(media_names(media, plugins))]))
+    if wanted.tags_match == "any":
+        given["any_tags"] = given.pop("tags")
+    return given
 
 
 def filter_key(wanted: SearchIn) -> Hashable:
@@ -76,7 +89,7 @@ def media_names(asked: Iterable[str], plugins: Plugins) -> set[str]:
     for name in asked:
         plain = name.strip().lower()
         found |= {name, plain, _MEDIA_TYPES.get(plain, plain)}
-        for item in plugins.extractors:
+        for item in plugins.registry(Extractor):
             if f".{plain}" in item.suffixes or any(mimetypes.types_map.get(suffix) == plain for suffix in item.suffixes):
                 found.add(item.media)
     return found
@@ -105,43 +118,3 @@ def path_matches(pattern: str, tx: Tx) -> sa.ColumnElement[bool]:
     query = sa.select(documents.c.id, documents.c.path).where(tx.owns(documents), documents.c.path.is_not(None), begins)
     matching = [number for number, path in tx.execute(query) if regex.fullmatch(unicodedata.normalize("NFC", path))]
     return among(documents.c.id, matching)
-
-
-def glob_regex(pattern: str) -> str:
-    """A glob as a regular expression: `*` and `?` stay within a folder, `**` is any number of folders, `[a-c]`, `[!a]`."""
-    parts, index = [], 0
-    while index < len(pattern):
-        rest = pattern[index:]
-        if rest.startswith("**/") and (index == 0 or pattern[index - 1] == "/"):
-            parts.append("(?:[^/]+/)*")
-            index += 3
-        elif rest == "**" and (index == 0 or pattern[index - 1] == "/"):
-            parts.append(".+")
-            index += 2
-        elif rest[0] == "*":
-            parts.append("[^/]*")
-            index += len(rest) - len(rest.lstrip("*"))
-        elif rest[0] == "?":
-            parts.append("[^/]")
-            index += 1
-        elif rest[0] == "[" and (end := pattern.find("]", index + (3 if rest[1:2] == "!" else 2))) != -1:
-            parts.append(_one_of(pattern[index + 1 : end]))
-            index = end + 1
-        else:
-            parts.append(re.escape(rest[0]))
-            index += 1
-    return "(?s:" + "".join(parts) + ")"
-
-
-def _one_of(inside: str) -> str:
-    """A class of characters, `a-c` or `!x`: ranges that make sense, and everything else as it is."""
-    negated, inside = inside.startswith("!"), inside.removeprefix("!")
-    items, index = [], 0
-    while index < len(inside):
-        if inside[index + 1 : index + 2] == "-" and index + 2 < len(inside) and inside[index] <= inside[index + 2]:
-            items.append(f"{re.escape(inside[index])}-{re.escape(inside[index + 2])}")
-            index += 3
-        else:
-            items.append(re.escape(inside[index]))
-            index += 1
-    return f"(?!/)[{'^' if negated else ''}{''.join(items)}]"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kb_framework.bootstrap import write_private
+
 _FILE = "last_search.json"
 _KEPT = ("rank", "chunk_id", "doc_id", "doc_path", "title", "citation")
 
@@ -17,9 +19,8 @@ def remember(data_dir: Path, hits: Iterable[Mapping[str, Any]]) -> None:
     path = data_dir / _FILE
     # Not worth failing a search over: another engine's client may have no folder of its own.
     with contextlib.suppress(OSError):
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
-        temporary.replace(path)
+        if data_dir.is_dir():
+            write_private(path, json.dumps(kept, ensure_ascii=False))
 
 
 def recall(data_dir: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from kb_framework.validation import Body, Id, Model, Tag, Text
+from kb_framework.validation import Body, Id, Model, Question, Tag, Text
 from kb_framework.wire import ErrorV1
 
 Mode = Literal["lexical", "vector", "hybrid"]
@@ -40,7 +40,7 @@ Time = Annotated[Name, AfterValidator(parse_time)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class SearchIn(Body):
+class SearchIn(Question):
     """A search. Filters are combined with AND; an empty list is no filter."""
 
     query: Query
@@ -54,9 +54,9 @@ class SearchIn(Body):
         bool, Field(description='Read the query as `word`, `"a phrase"`, `-word`, `title:word`, `word*`; all must match.')
     ] = False
     facets: Annotated[bool, Field(description="Count the matching documents by tag, type, language and media.")] = False
-    tag: Annotated[list[Tag] | None, Field(description="Has any of these tags.")] = None
-    tags: Annotated[list[Tag] | None, Field(description="Has any, or with `tags_match` all, of these tags.")] = None
-    tags_match: Literal["any", "all"] = "any"
+    tag: Annotated[list[Tag] | None, Field(description="Has ANY of these tags.")] = None
+    tags: Annotated[list[Tag] | None, Field(description="Has ALL of these tags.")] = None
+    tags_match: Annotated[Literal["any", "all"], Field(description="`any`: one of `tags` is enough.")] = "all"
     lang: Annotated[Name | None, Field(description="Is in this language: en, ko, …")] = None
     path_glob: Annotated[
         Name | None, Field(description="Its path matches: `src/**`, `*.md`, `notes/2026-??-*.md`.", min_length=1)
@@ -127,6 +127,10 @@ class HitOut(Wire):
     indexed_at: str | None
     chunk_kind: str | None
     usage_policy: str | None
+    source_ref: Annotated[str | None, Field(description="Where the text is from, if that is known.", exclude_if=_is_absent)] = (
+        None
+    )
+    source_title: Annotated[str | None, Field(description="The title of that source.", exclude_if=_is_absent)] = None
     snippet_ref: Annotated[
         int | None,
         Field(
@@ -202,6 +206,12 @@ class BulkSearchSummary(BulkCounts):
     """What the command line says on standard error after the results of many searches."""
 
     schema_version: Literal["bulk_search_summary.v1"]
+
+
+class PlaceIn(Question):
+    """A chunk, by its id or the beginning of it."""
+
+    chunk_id: str
 
 
 class PlaceOut(Wire):

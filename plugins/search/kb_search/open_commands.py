@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from kb_framework.console import Cli, harmless, interactive
-from kb_framework.errors import ConfigInvalid, NotFound
+from kb_framework.edges.cli.console import Cli, harmless, interactive
+from kb_framework.errors import NotFound
+from kb_framework.filenames import printable, real_path
 from kb_search.last_search import recall
 from kb_search.render import place_of
 
@@ -39,7 +40,7 @@ def open_hit(
     Parameters
     ----------
     hit
-        The number of a hit of the last search, a chunk's id, or doc:ID for a document.
+        The number of a hit of the last search, a chunk's id, doc:ID for a document, or a document's path or title.
     print
         Print the path, and open nothing.
 
@@ -50,9 +51,9 @@ def open_hit(
     place = _find(cli, hit)
     path = _source(cli, place)
     if cli.json:
-        cli.result({**place, "path": str(path) if path else None})
+        cli.result({**place, "path": printable(path) if path else None})
     elif print or not (sys.stdout.isatty() and interactive()):
-        cli.print(harmless(str(path) if path else place_of(place)))
+        cli.print(harmless(printable(path) if path else place_of(place)))
     elif path is None:
         _show_text(cli, place)
     else:
@@ -65,21 +66,24 @@ def _find(cli: Cli, hit: str) -> dict[str, Any]:
         known = next((item for item in last if item["chunk_id"] == hit.lower()), None)
         return known or cli.engine.find_chunk(hit)
     if hit.startswith("doc:") and hit[4:].isdigit():
-        document = cli.engine.get_document(int(hit[4:]))
-        place = document["path"] or f"document/{document['id']}"
-        return {"doc_id": document["id"], "doc_path": document["path"], "title": document["title"], "citation": place}
+        return _place(cli.engine.get_document(int(hit[4:])))
     if not hit.isdigit():
-        raise ConfigInvalid(f"{hit!r} is neither the number of a hit, nor a chunk's id, nor doc:ID")
+        return _place(cli.engine.find_document(hit))
     known = next((item for item in last if item["rank"] == int(hit)), None)
     if known is None:
         raise NotFound(f"the last search has no hit {hit}", hint="kb search finds something; kb open takes the number of a hit")
     return known
 
 
+def _place(document: dict[str, Any]) -> dict[str, Any]:
+    place = document["path"] or f"document/{document['id']}"
+    return {"doc_id": document["id"], "doc_path": document["path"], "title": document["title"], "citation": place}
+
+
 def _source(cli: Cli, place: dict[str, Any]) -> Path | None:
     """The file that the document was read from, if it is on this machine."""
     sources = cli.engine.get_sources(place["doc_id"]) if place["doc_path"] else []
-    files = [Path(item["source"]) for item in sources]
+    files = [Path(real_path(item["source"])) for item in sources]
     return next((path for path in files if path.is_absolute() and path.exists()), None)
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
-    from kb_framework.columns import Candidates, Hits
-    from kb_framework.store.store import Tx
+    from kb_framework.pipelines.columns import Candidates, Hits
+    from kb_framework.storage.store import Tx
 
 
 @hookimpl
 def kb_services() -> list[api.Service]:
     return [
-        api.Service("search", "kb_search.service:SearchService"),
-        api.Service("bulk_searching", "kb_search.bulk:BulkSearchService"),
+        api.Service("search", "kb_search.service:SearchService", ("search",)),
+        api.Service("bulk_searching", "kb_search.bulk:BulkSearchService", ("bulk_search",)),
     ]
 
 
@@ -40,12 +39,10 @@ def kb_wire_objects() -> list[api.WireObject]:
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    direct = (
-        api.Direct("/search", "search", "search", "kb_search.models:SearchIn"),
-        api.Direct("/search/bulk", "bulk_searching", "bulk_search", "kb_search.models:BulkSearchIn"),
-    )
-    return [api.Routes("search", "kb_search.routes:handlers", under=("search",), direct=direct)]
+def kb_operations() -> list[api.Operation[Any, Any]]:
+    from kb_search.operations import OPERATIONS
+
+    return OPERATIONS
 
 
 @hookimpl
@@ -57,38 +54,17 @@ def kb_retrievers() -> list[api.Retriever]:
 
 
 @hookimpl
-def kb_fuse_hits(query: api.RetrievalQuery, lists: Mapping[str, list[api.Candidate]], tx: Tx) -> list[api.Hit]:
+def kb_fuse_hits(queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx) -> list[Hits]:
     from kb_search.contexts import contexts
     from kb_search.fusion import fuse
     from kb_search.nearby import lift
 
-    hits = fuse(lists, query.limit, query.weights, lambda chunks: contexts(chunks, tx))
-    return lift(hits, _vectors_count(query, lists), tx)
-
-
-@hookimpl
-def kb_fuse_many(queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx) -> list[Hits] | None:
-    if len(queries) == 1 and "numpy" not in sys.modules:
-        # Importing it would take longer than a search.
-        return None
-
-    from kb_search.contexts import contexts
-    from kb_search.fusion_many import Lists, fuse_many
-    from kb_search.nearby import lift_many
-
-    searches = [Lists(found, query.limit, query.weights) for query, found in zip(queries, lists, strict=True)]
-    made = fuse_many(searches, lambda chunks: contexts(chunks, tx))
-    lift_many(made, [_vectors_count(query, found) for query, found in zip(queries, lists, strict=True)], tx)
-    return made
-
-
-def _vectors_count(query: api.RetrievalQuery, lists: Mapping[str, Sequence[api.Candidate]]) -> float:
-    return query.weights.get("vector", 1.0) if lists.get("vector") else 0.0
-
-
-@hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"search": True, "bulk_search": True}
+    # The store answers in numpy's arrays where it has computed with numpy.
+    by_numpy = len(queries) > 1 or any(hasattr(column.chunks, "tolist") for column in lists[0].values())
+    pairs = list(zip(queries, lists, strict=True))
+    fused = [fuse(found, query.limit, query.weights, lambda chunks: contexts(chunks, tx)) for query, found in pairs]
+    weights = [query.weights.get("vector", 1.0) if found.get("vector") else 0.0 for query, found in pairs]
+    return lift(fused, weights, tx, with_numpy=by_numpy)
 
 
 @hookimpl
@@ -108,9 +84,3 @@ def kb_tools() -> list[api.Tool]:
         return api.Tool(name, target, title, "read", read_only=True, idempotent=True, permission="documents.read")
 
     return [tool("kb_search", "search", "Search"), tool("kb_bulk_search", "bulk_search", "Search many")]
-
-
-@hookimpl
-def kb_client_methods() -> list[api.ClientMethod]:
-    names = ("search", "bulk_search", "find_chunk")
-    return [api.ClientMethod(name, f"kb_search.client:{name}") for name in names]

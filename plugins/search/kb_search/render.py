@@ -6,11 +6,11 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kb_framework.console import harmless
-from kb_framework.store.text import Text
+from kb_framework.edges.cli.console import harmless
+from kb_framework.storage.text import Text
 from kb_search.snippet import Matcher
 
 _BAR = 10
@@ -20,30 +20,35 @@ _PLACE = re.compile(r"#(?:L(?P<line>\d+)|page=(?P<page>\d+))")
 
 
 class Style(NamedTuple):
-    """The codes of a terminal; all empty where nobody looks, or nobody wants colour."""
+    """The codes of a terminal, empty without colours; `layout` is for a terminal with colours or without."""
 
     bold: str = ""
     dim: str = ""
     mark: str = ""
     plain: str = ""
+    layout: bool = False
 
     @property
-    def fancy(self) -> bool:
+    def colours(self) -> bool:
         return bool(self.plain)
 
 
 def style() -> Style:
-    fancy = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style("\033[1m", "\033[2m", "\033[1;33m", "\033[0m") if fancy else Style()
+    if not sys.stdout.isatty():
+        return Style()
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return Style(layout=True)
+    return Style("\033[1m", "\033[2m", "\033[1;33m", "\033[0m", layout=True)
 
 
 def hit_block(hit: Mapping[str, Any], look: Style, matcher: Matcher, best: float, width: int, link: str | None = None) -> str:
     """A hit in a few lines: title, place, headings, snippet."""
     title = _line(hit["title"])
     place = place_of(hit)
-    heading = " › ".join(map(_line, hit["heading_path"]))
-    snippet = _line(hit["snippet"] or "")
-    if not look.fancy:
+    headings = [_line(heading) for heading in hit["heading_path"]]
+    snippet = _without_headings(_line(hit["snippet"] or ""), [title, *headings])
+    heading = " › ".join(headings[1:] if headings[:1] == [title] else headings)
+    if not look.layout:
         lines = [f"{hit['rank']}. {title}  {place}", heading, snippet]
         return "\n".join([lines[0], *(_INDENT + line for line in lines[1:] if line)])
     head = f"{look.bold}{hit['rank']}. {_marked(title, matcher, look, look.bold)}{look.plain}"
@@ -54,6 +59,17 @@ def hit_block(hit: Mapping[str, Any], look: Style, matcher: Matcher, best: float
         lines.append(f"{_INDENT}{look.dim}{heading}{look.plain}")
     lines += [_INDENT + _marked(line, matcher, look) for line in wrapped(snippet, min(width, _WIDEST) - len(_INDENT))]
     return "\n".join(lines)
+
+
+def _without_headings(snippet: str, shown: list[str]) -> str:
+    """The snippet without the Markdown headings at its start that are shown above it."""
+    while (marks := len(snippet) - len(snippet.lstrip("#"))) and snippet[marks : marks + 1] == " ":
+        rest = snippet[marks + 1 :]
+        found = next((name for name in shown if name and f"{rest} ".startswith(f"{name} ")), None)
+        if found is None:
+            break
+        snippet = rest[len(found) :].lstrip()
+    return snippet
 
 
 def place_of(hit: Mapping[str, Any]) -> str:
@@ -104,4 +120,21 @@ def facet_lines(facets: Mapping[str, Any]) -> list[str]:
         values = ", ".join(f"{item['value'] or 'none'} {item['count']}" for item in facets[name][:8])
         more = f", and {len(facets[name]) - 8} more" if len(facets[name]) > 8 else ""
         lines.append(f"{_INDENT}{name}: {values or 'none'}{more}")
+    return lines
+
+
+def trace_lines(trace: Mapping[str, Any], hits: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the shown hits stand in the list of each retriever, and the time; `--json` has the whole trace."""
+    spent = trace["milliseconds"]
+    lists = trace["lists"]
+    lines = [f"trace: {len(trace['fusion'])} candidates in {spent['total']:.0f} ms; --json shows all of them"]
+    for name, found in lists.items():
+        time = f" in {spent[name]:.0f} ms" if name in spent else ""
+        lines.append(f"{_INDENT}{name}: {len(found)} found{time}")
+    lines += [f"{_INDENT}{name}: {reason}" for name, reason in trace["degraded"].items()]
+    places = {name: {item["chunk_id"]: item for item in found} for name, found in lists.items()}
+    for hit in hits:
+        item = {name: found[hit["chunk_id"]] for name, found in places.items() if hit["chunk_id"] in found}
+        told = ", ".join(f"{name} {place['rank']} ({place['score']:.3g})" for name, place in item.items())
+        lines.append(f"{_INDENT}{hit['rank']}. {hit['score']:.3g}: {told or 'in no list'}")
     return lines

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kb_models.api import NO_EMBEDDING, Embedding
+
 from kb_framework.api import Candidate, RetrievalQuery
-from kb_framework.columns import Candidates
-from kb_framework.embedding import Embedding
 from kb_framework.errors import EmbedderUnavailable
-from kb_framework.languages import LanguageAdvice
-from kb_framework.store.chunks import allowed_chunks
-from kb_framework.store.expression import Expression
-from kb_framework.store.store import Tx
-from kb_framework.store.text import in_latin_letters, language_of
+from kb_framework.pipelines.columns import Candidates
+from kb_framework.storage.chunks import allowed_chunks
+from kb_framework.storage.store import Tx
+from kb_framework.storage.text import in_latin_letters, language_of, text_query
+from kb_framework.storage.text_query import Expression
 
 # Title, headings, body.
 _WEIGHTS = (2.5, 1.5, 1.0)
@@ -33,8 +33,8 @@ class LexicalRetriever:
         for same in _alike(queries):
             query = queries[same[0]]
             allowed = None if query.condition is None else allowed_chunks(query, tx)
-            texts = [queries[number].text for number in same]
-            lists = tx.backend.search_texts(tx.connection, tx.organization_id, texts, allowed, query.limit, _WEIGHTS)
+            texts = [text_query(queries[number].text, _WEIGHTS) for number in same]
+            lists = tx.text.search(texts, allowed, query.limit)
             for number, columns in zip(same, lists, strict=True):
                 found[number] = Candidates(*columns)
         for number, query in enumerate(queries):
@@ -42,18 +42,17 @@ class LexicalRetriever:
                 found[number] = self._matching(query, query.expression, tx)
         return found
 
-    def _matching(self, query: RetrievalQuery, expression: Expression, tx: Tx) -> list[Candidate]:
-        allowed = allowed_chunks(query, tx)
-        found = tx.backend.search_expression(tx.connection, tx.organization_id, expression, allowed, query.limit, _WEIGHTS)
-        return list(map(Candidate._make, found))
+    def _matching(self, query: RetrievalQuery, expression: Expression, tx: Tx) -> Candidates:
+        wanted = text_query(expression, _WEIGHTS)
+        (columns,) = tx.text.search([wanted], allowed_chunks(query, tx), query.limit)
+        return Candidates(*columns)
 
 
 class VectorRetriever:
     """Nearness of meaning, by the chosen embedder."""
 
-    def __init__(self, embedding: Embedding) -> None:
+    def __init__(self, embedding: Embedding = NO_EMBEDDING) -> None:
         self._embedding = embedding
-        self._advice = LanguageAdvice(embedding)
 
     def weight(self, query: RetrievalQuery) -> float:
         language = language_of(query.text)
@@ -64,7 +63,7 @@ class VectorRetriever:
 
     def hint(self, query: RetrievalQuery, tx: Tx) -> str | None:
         # Whoever asks in a language that the model knows is not told of the others.
-        return self._advice.on(tx) if self.weight(query) < 1.0 else None
+        return self._embedding.advice(tx) if self.weight(query) < 1.0 else None
 
     def retrieve(self, query: RetrievalQuery, tx: Tx) -> Sequence[Candidate]:
         return self.retrieve_all([query], tx)[0]
@@ -82,9 +81,7 @@ class VectorRetriever:
             if not (some := [number for number in same if any(vectors[number])]):
                 continue
             given = [vectors[number] for number in some]
-            lists = tx.backend.search_all_vectors(
-                tx.connection, space.index_name, tx.organization_id, given, allowed, query.limit
-            )
+            lists = tx.vector_index(space.index_name).search(given, allowed, query.limit)
             for number, columns in zip(some, lists, strict=True):
                 found[number] = Candidates(*columns)
         return found

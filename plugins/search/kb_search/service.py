@@ -13,18 +13,20 @@ import sqlalchemy as sa
 
 from kb_framework.api import Actor, Hit, RetrievalQuery
 from kb_framework.errors import KBError, NotFound
+from kb_framework.pipelines.retrieval import Retrieval, Retrieved
 from kb_framework.plugins import Plugins
-from kb_framework.retrieval import Retrieval, Retrieved
-from kb_framework.store.chunks import citation, hit_columns
-from kb_framework.store.sql import among, among_given
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import chunks, document_tags, documents
+from kb_framework.storage.chunks import citation, hit_columns
+from kb_framework.storage.hints import why_empty
+from kb_framework.storage.sql import among, among_given
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import chunks, document_tags, documents
+from kb_framework.storage.text import text_query
 from kb_framework.validation import made
 from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest
 from kb_search.facets import count_facets
-from kb_search.filters import condition, filter_key
-from kb_search.models import FacetsOut, HitOut, PlaceOut, RetrievalOut, SearchIn, SearchOut, TracedOut, TraceOut
+from kb_search.filters import condition, filter_key, filters_of
+from kb_search.models import FacetsOut, HitOut, PlaceIn, PlaceOut, RetrievalOut, SearchIn, SearchOut, TracedOut, TraceOut
 from kb_search.snippet import Matcher
 from kb_search.syntax import parse
 from kb_search.tables import keys
@@ -125,8 +127,9 @@ class SearchService:
         fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
         return self.finished(answer, page, fitted)
 
-    def place(self, chunk_id: str, actor: Actor) -> PlaceOut:
-        """Where a chunk stands."""
+    def place(self, asked: PlaceIn, actor: Actor) -> PlaceOut:
+        """Return where a chunk stands."""
+        chunk_id = asked.chunk_id
         with self._store.read(actor.organization_id) as tx:
             query = self._rows.where(tx.owns(chunks), chunks.c.id == chunk_id.lower())
             found = self._retrieval.narrowed(RetrievalQuery("", actor, 1, ()), tx).condition
@@ -138,7 +141,7 @@ class SearchService:
             doc_id=row["document_id"],
             doc_path=row["path"],
             title=row["title"],
-            citation=citation(row["path"], row["document_id"], row["metadata"]),
+            citation=citation(row["path"], row["document_id"], row["metadata"], row["source_ref"]),
         )
 
     # The steps, which a call of many searches takes for all of them together
@@ -161,7 +164,7 @@ class SearchService:
         found: list[Page | Exception | None] = [failed.get(number) for number in range(len(asked))]
         for search in searches:
             try:
-                found[search.number] = _page(tx, search, revision, spent)
+                found[search.number] = _page(tx, search, revision, spent, self._plugins)
             except Exception as error:  # noqa: BLE001 - as above
                 found[search.number] = error
         return [page for page in found if page is not None]
@@ -253,7 +256,7 @@ class SearchService:
             return query
         parsed = parse(wanted.query)
         # Nothing that does not match is found, by meaning neither.
-        matches = tx.backend.matches(tx.connection, tx.organization_id, parsed.expression, chunks.c.seq)
+        matches = tx.text.matches(text_query(parsed.expression), chunks.c.seq)
         where = matches if where is None else sa.and_(where, matches)
         return query._replace(text=parsed.words, condition=where, expression=parsed.expression)
 
@@ -295,7 +298,7 @@ class SearchService:
             return Cursors(bytes.fromhex(tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))))
 
 
-def _page(tx: Tx, search: _Search, revision: int, milliseconds: float) -> Page:
+def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, plugins: Plugins) -> Page:
     wanted, found, ranking = search.wanted, search.found, search.ranking
     if search.error or not found:
         raise search.error or AssertionError("nobody was asked")
@@ -304,9 +307,10 @@ def _page(tx: Tx, search: _Search, revision: int, milliseconds: float) -> Page:
     facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
     trace = _trace(tx, found, revision, milliseconds) if wanted.trace else None
     hits, more = list(ranking[search.before : search.end]), len(ranking) > search.end
-    return Page(
-        wanted, hits, search.before, more, revision, search.digest, Matcher(search.query.text), facets, trace, _hint(found)
-    )
+    hint = _hint(found)
+    if not ranking:
+        hint = "; ".join(filter(None, (hint, why_empty(tx, filters_of(wanted, plugins))))) or None
+    return Page(wanted, hits, search.before, more, revision, search.digest, Matcher(search.query.text), facets, trace, hint)
 
 
 def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> TraceOut:
@@ -349,7 +353,9 @@ class _Described:
             "doc_path": path,
             "heading_path": list(metadata.get("heading_path") or []),
             "snippet": None,
-            "citation": citation(path, number, metadata),
+            "citation": citation(path, number, metadata, row["source_ref"]),
+            "source_ref": row.pop("source_ref"),
+            "source_title": row.pop("source_title"),
             "tags": tags,
             "snippet_ref": None,
             "title": row.pop("title"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kb_framework.errors import InvalidInput
-from kb_framework.store.expression import Expression, Term
-from kb_framework.store.text import phrase_terms
+from kb_framework.storage.text import phrase_terms
+from kb_framework.storage.text_query import Expression, Term
 
 _FIELDS = ("title",)
 _QUOTE = '"'
+# An engine compares every text with every term, and a phrase word by word.
+_MOST_TERMS = 64
 
 
 class Parsed(NamedTuple):
@@ -29,13 +31,19 @@ class _Parser:
         self._place = 0
 
     def parse(self) -> Parsed:
-        wanted: list[Term] = []
-        unwanted: list[Term] = []
+        # As the keys of dictionaries: each once, in order.
+        wanted: dict[Term, None] = {}
+        unwanted: dict[Term, None] = {}
+        words: dict[str, int] = {}
         while self._skip_spaces():
             start = self._place
             excluded = self._take("-")
             term = self._term(start)
-            (unwanted if excluded else wanted).append(term)
+            (unwanted if excluded else wanted)[term] = None
+            words.setdefault(term.text, len(term.text.split()))
+            if len(wanted) + len(unwanted) > _MOST_TERMS or sum(words.values()) > 2 * _MOST_TERMS:
+                limits = f"at most {_MOST_TERMS} different terms, and {2 * _MOST_TERMS} words with those of phrases"
+                raise self._error(start, f"this is one term too many: {limits}")
         if not wanted:
             raise self._error(0, "there is nothing to look for: only words that must not be there")
         return Parsed(Expression(tuple(wanted), tuple(unwanted)), " ".join(term.text for term in wanted))

@@ -1,4 +1,4 @@
-"""What the legal hold routes take and give."""
+"""What the operations of legal holds take and give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from kb_framework.paging import PageMeta
+from kb_framework.paging import PageIn, PageMeta
 from kb_framework.validation import Body, Id, Text
 
 
@@ -17,19 +17,23 @@ def _not_blank(text: str) -> str:
 
 
 Matter = Annotated[Text, Field(max_length=200), AfterValidator(_not_blank)]
-DocumentIds = Annotated[list[Id], Field(min_length=1)]
+DocumentIds = Annotated[list[Id], Field(min_length=1, description="The documents.")]
+
+
+class HoldsIn(PageIn):
+    matter: Annotated[Text | None, Field(description="Only the holds of this case.")] = None
 
 
 class HoldIn(Body):
     document_ids: DocumentIds
-    matter: Matter | None = None
-    reason: Annotated[Text, Field(max_length=2000)] = ""
-    sealed: bool = False
+    matter: Annotated[Matter | None, Field(description="Their case; by default KB_LEGALHOLD_DEFAULT_MATTER.")] = None
+    reason: Annotated[Text, Field(max_length=2000, description="Why.")] = ""
+    sealed: Annotated[bool, Field(description="Also leave them out of every selection and search.")] = False
 
 
 class ReleaseIn(Body):
     document_ids: DocumentIds
-    matter: Matter | None = None
+    matter: Annotated[Matter | None, Field(description="Only the holds of this case; by default all.")] = None
 
 
 class Hold(BaseModel):

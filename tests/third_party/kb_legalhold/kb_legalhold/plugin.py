@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
-    from kb_framework.store.store import Tx
+    from kb_framework.storage.store import Tx
 
 
 @hookimpl
@@ -37,57 +36,14 @@ def kb_permissions() -> list[api.Permission]:
 
 @hookimpl
 def kb_services() -> list[api.Service]:
-    return [api.Service("legalhold", "kb_legalhold.service:LegalHoldService")]
+    return [api.Service("legalhold", "kb_legalhold.service:LegalHoldService", ("legal_hold",))]
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    return [api.Routes("legalhold", "kb_legalhold.routes:handlers")]
+def kb_operations() -> list[api.Operation[Any, Any]]:
+    from kb_legalhold.operations import OPERATIONS
 
-
-@hookimpl
-def kb_commands() -> list[api.Command]:
-    def command(name: str, function: str, help: str) -> api.Command:
-        return api.Command(name, f"kb_legalhold.commands:{function}", help=help, group="Legal hold")
-
-    return [
-        command("hold place", "place", "Put documents on hold."),
-        command("hold release", "release", "Release documents from hold."),
-        command("hold list", "list_holds", "List the holds in force."),
-    ]
-
-
-@hookimpl
-def kb_tools() -> list[api.Tool]:
-    return [
-        api.Tool(
-            "kb_hold_list",
-            "kb_legalhold.tools:list_holds",
-            "List legal holds",
-            "read",
-            read_only=True,
-            idempotent=True,
-            permission="legalhold.view",
-        ),
-        api.Tool(
-            "kb_hold_place",
-            "kb_legalhold.tools:place",
-            "Place a legal hold",
-            "curate",
-            idempotent=True,
-            permission="legalhold.place",
-        ),
-    ]
-
-
-@hookimpl
-def kb_client_methods() -> list[api.ClientMethod]:
-    return [api.ClientMethod(name, f"kb_legalhold.client:{name}") for name in ("list_holds", "place_hold", "release_hold")]
-
-
-@hookimpl
-def kb_capabilities() -> Mapping[str, bool]:
-    return {"legal_hold": True}
+    return OPERATIONS
 
 
 @hookimpl

@@ -6,12 +6,11 @@ import sqlalchemy as sa
 
 from kb_framework.api import Actor
 from kb_framework.errors import NotFound
-from kb_framework.paging import Page
-from kb_framework.store.sql import among
-from kb_framework.store.store import Store, Tx
-from kb_framework.store.tables import documents, now
+from kb_framework.storage.sql import among
+from kb_framework.storage.store import Store, Tx
+from kb_framework.storage.tables import documents, now
 from kb_legalhold.log import record
-from kb_legalhold.models import Hold, HoldIn, HoldPage, Placed, Released, ReleaseIn
+from kb_legalhold.models import Hold, HoldIn, HoldPage, HoldsIn, Placed, Released, ReleaseIn
 from kb_legalhold.settings import LegalHoldSettings
 from kb_legalhold.tables import legal_holds
 
@@ -66,14 +65,14 @@ class LegalHoldService:
             tx.corpus_changed()
         return Released(released=released)
 
-    def list(self, actor: Actor, page: Page, matter: str | None = None) -> HoldPage:
+    def list(self, asked: HoldsIn, actor: Actor) -> HoldPage:
         """The holds in force, oldest first; sealed ones too, since whoever holds must be able to release."""
         with self._store.read(actor.organization_id) as tx:
-            conditions = [tx.owns(legal_holds)] + ([legal_holds.c.matter == matter] if matter is not None else [])
+            conditions = [tx.owns(legal_holds)] + ([legal_holds.c.matter == asked.matter] if asked.matter is not None else [])
             total = tx.scalar(sa.select(sa.func.count()).select_from(legal_holds).where(*conditions))
             query = sa.select(*(legal_holds.c[name] for name in Hold.model_fields)).where(*conditions)
-            rows = tx.rows(page.cut(query.order_by(legal_holds.c.id)))
-        return HoldPage(data=[Hold.model_validate(row) for row in rows], meta=page.meta(total))
+            rows = tx.rows(asked.wanted.cut(query.order_by(legal_holds.c.id)))
+        return HoldPage(data=[Hold.model_validate(row) for row in rows], meta=asked.wanted.meta(total))
 
 
 def _require(tx: Tx, ids: list[int]) -> None:

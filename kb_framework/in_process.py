@@ -1,0 +1,136 @@
+"""An engine in this process: operations are called without HTTP."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from kb_framework.api import Actor, Credentials, Download, Operation, Reader
+from kb_framework.errors import EngineError, KBError
+from kb_framework.operations import explained, from_texts, unexpected
+from kb_framework.remote import Reply, Requests, StreamedReply, first_broken, not_text
+from kb_framework.storage.tables import now
+
+if TYPE_CHECKING:
+    from kb_framework.app import KB
+    from kb_framework.asgi import AsgiTransport
+
+
+class LocalTransport(Requests):
+    """Calls the dispatcher of an open knowledge base, as the local person or as the user of a key.
+
+    What is not stated as an operation goes to the application, which is made when it is first needed.
+    """
+
+    def __init__(self, kb: KB, api_key: str | None = None, actor: Actor | None = None) -> None:
+        self._kb = kb
+        self._key = api_key
+        self._known = actor or (None if api_key else Actor())
+        self._used: dict[str, str] = {}
+        self._making = threading.Lock()
+        self._asgi: AsgiTransport | None = None
+
+    @property
+    def _application(self) -> AsgiTransport:
+        with self._making:
+            if self._asgi is None:
+                from kb_framework.asgi import AsgiTransport
+                from kb_framework.edges.http.app import create_app
+
+                self._asgi = AsgiTransport(create_app(self._kb), actor=self._known, api_key=self._key)
+        return self._asgi
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        return self._application.send(method, target, headers, body)
+
+    def exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    ) -> AbstractContextManager[StreamedReply]:
+        return self._application.exchange(method, target, headers, body)
+
+    def call(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+        return _as_json(self._dispatch(operation, values, content, reader))
+
+    def download(self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
+        output: Download = self._dispatch(operation, values, None, reader)
+        return output.parts
+
+    def request(self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader) -> Any:
+        """Call the operation that has this request."""
+        for operation in self._kb.plugins.operations:
+            found = _matched(operation, method, path)
+            if found is not None:
+                texts = {name: _texts(value) for name, value in params.items() if value is not None}
+                try:
+                    values = from_texts(self._kb.dispatcher.model(operation), texts)
+                except KBError as error:
+                    raise _failed(error, operation) from None
+                return self.call(operation, {**(body or {}), **values, **found}, None, reader)
+        return super().request(method, path, params, body, reader)
+
+    def close(self) -> None:
+        if self._asgi:
+            self._asgi.close()
+        if self._used:
+            self._kb.access.used(self._used)
+        self._kb.close()
+
+    def _dispatch(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+        if first_broken(values):
+            raise not_text(values)
+        try:
+            return self._kb.dispatcher.dispatch(operation, values, self._actor(reader), content)
+        except KBError as error:
+            raise _failed(error, operation) from error
+        except Exception as error:
+            request_id = uuid.uuid4().hex[:16]
+            found = explained(error) or unexpected(error, request_id, operation.http.failure)
+            raise _failed(found, operation) from error
+
+    def _actor(self, reader: Reader) -> Actor:
+        actor = self._known or self._kb.access.actor(Credentials(self._key, {}, "")) or Actor()
+        if actor.key_id:
+            self._used[actor.key_id] = now()
+        return actor._replace(reader=reader) if reader != "person" else actor
+
+
+class BorrowedTransport(LocalTransport):
+    """A transport over a knowledge base that somebody else closes."""
+
+    def close(self) -> None:
+        """Leave the knowledge base open."""
+        if self._asgi:
+            self._asgi.close()
+
+
+def _failed(error: KBError, operation: Operation[Any, Any]) -> EngineError:
+    return EngineError(error.http_status, error.in_dialect(operation.http.errors))
+
+
+def _as_json(output: Any) -> Any:
+    return output.model_dump(mode="json") if isinstance(output, BaseModel) else output
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value]
+    return [("true" if value else "false") if isinstance(value, bool) else str(value)]
+
+
+def _matched(operation: Operation[Any, Any], method: str, path: str) -> dict[str, str] | None:
+    """Return the values of the path's parameters where the operation has this request."""
+    parts, words = operation.http.path.split("/"), path.split("/")
+    if operation.http.method != method or len(parts) != len(words):
+        return None
+    found: dict[str, str] = {}
+    for part, word in zip(parts, words, strict=True):
+        if part.startswith("{") and word:
+            found[part[1:-1].partition(":")[0]] = word
+        elif part != word:
+            return None
+    return found

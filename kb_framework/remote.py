@@ -1,0 +1,341 @@
+"""An engine elsewhere: the HTTP requests of operations, and the engine that serves a data folder."""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from kb_framework.api import READER_HEADER, Operation, Reader, resolve
+from kb_framework.bootstrap import Bootstrap
+from kb_framework.errors import EngineError, EngineUnreachable, InvalidInput
+from kb_framework.local import owners, pid_namespace, prove
+
+ADDRESS_FILE = "engine.json"
+
+_BASE = "/api/v1"
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 600.0
+_PROBE_SECONDS = 2.0
+# For work that must not be done beside a running engine: a busy one may take long to answer, and an absent one is known at once.
+PATIENT_SECONDS = 60.0
+_PROOF_BYTES = 1 << 16
+_PART = 1 << 18
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class StreamedReply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    parts: Iterator[bytes]
+
+
+class Requests:
+    """Turns operations into HTTP requests. A subclass sends them."""
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        raise NotImplementedError
+
+    def exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    ) -> AbstractContextManager[StreamedReply]:
+        """Send a request; within the context is its reply. Both bodies go in parts."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def call(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+        target, fields = _request_of(operation, values)
+        headers = headers_of(reader)
+        body = b""
+        if operation.http.content == "form":
+            body, headers["Content-Type"] = _multipart(*resolve(operation.http.form)(fields, content))
+        elif operation.http.content == "bytes":
+            body, headers["Content-Type"] = content, "application/octet-stream"
+        elif operation.http.content == "stream":
+            return self.send_parts(operation.http.method, target, headers, *content)
+        elif operation.http.method not in ("GET", "DELETE"):
+            body, headers["Content-Type"] = _json(fields), "application/json"
+        return decoded(_successful_reply(self.send(operation.http.method, target, headers, body)))
+
+    def download(self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
+        target, _ = _request_of(operation, values)
+        with self.exchange(operation.http.method, target, {**headers_of(reader), "Accept": "*/*"}, ()) as reply:
+            yield from _successful(reply)
+
+    def request(self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader) -> Any:
+        """Send a request that is not stated as an operation here."""
+        return decoded(self.send_request(method, path, params, reader, json_body=body))
+
+    def send_request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any],
+        reader: Reader,
+        *,
+        json_body: Any = None,
+        content: bytes | None = None,
+        fields: Mapping[str, Any] | None = None,
+        files: Sequence[tuple[str, str, bytes]] = (),
+    ) -> Reply:
+        headers = headers_of(reader)
+        body = b""
+        if files:
+            body, headers["Content-Type"] = _multipart(fields or {}, files)
+        elif content is not None:
+            body, headers["Content-Type"] = content, "application/octet-stream"
+        elif json_body is not None:
+            body, headers["Content-Type"] = _json(json_body), "application/json"
+        return _successful_reply(self.send(method, target_of(path, params), headers, body))
+
+    def fetch(self, path: str, params: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
+        with self.exchange("GET", target_of(path, params), {**headers_of(reader), "Accept": "*/*"}, ()) as reply:
+            yield from _successful(reply)
+
+    def lines(self, path: str, body: Any, reader: Reader) -> Iterator[Any]:
+        """Post a body and yield an answer of JSON lines, each as it comes."""
+        content = _json(body)
+        headers = {**headers_of(reader), "Accept": "application/x-ndjson", "Content-Type": "application/json"}
+        headers["Content-Length"] = str(len(content))
+        rest = b""
+        with self.exchange("POST", target_of(path, {}), headers, (content,)) as reply:
+            for part in _successful(reply):
+                *whole, rest = (rest + part).split(b"\n")
+                yield from map(json.loads, whole)
+
+    def send_parts(self, method: str, target: str, headers: dict[str, str], parts: Iterable[bytes], length: int) -> Any:
+        headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
+        with self.exchange(method, target, headers, parts) as reply:
+            return json.loads(b"".join(_successful(reply)))
+
+
+def _request_of(operation: Operation[Any, Any], values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the target of an operation's request, and the fields of its body."""
+    rest = dict(values)
+    parts = []
+    for part in operation.http.path.split("/"):
+        name = part[1:-1].partition(":")[0] if part.startswith("{") else None
+        parts.append(part if name is None else quote(str(rest.pop(name, "")), safe=""))
+    in_query = rest if operation.http.sends_query else {name: rest.pop(name) for name in operation.http.query if name in rest}
+    return target_of("/".join(parts), in_query, quoted=True), rest
+
+
+def headers_of(reader: Reader) -> dict[str, str]:
+    return {"Accept": "application/json", **({READER_HEADER: reader} if reader != "person" else {})}
+
+
+def target_of(path: str, params: Mapping[str, Any], *, quoted: bool = False) -> str:
+    sent = {name: _query_text(value) for name, value in params.items() if value is not None}
+    try:
+        query = urlencode(sent, doseq=True)
+        return _BASE + (path if quoted else quote(path)) + (f"?{query}" if query else "")
+    except UnicodeEncodeError:
+        raise not_text([path, sent]) from None
+
+
+def _query_text(value: Any) -> Any:
+    return ("true" if value else "false") if isinstance(value, bool) else value
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise not_text(value) from None
+
+
+def first_broken(value: Any) -> str:
+    """Return the first text that cannot be encoded, or an empty one."""
+    if isinstance(value, str):
+        return value if any("\ud800" <= char <= "\udfff" for char in value) else ""
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return next((found for part in parts if (found := first_broken(part))), "")
+
+
+def not_text(value: Any) -> InvalidInput:
+    """Return the error for bytes that are no characters, as a command line or a file name may hold."""
+    return InvalidInput(f"{first_broken(value).encode(errors='replace').decode()[:200]!r} is not valid UTF-8")
+
+
+def _successful_reply(reply: Reply) -> Reply:
+    if not 200 <= reply.status < 300:
+        raise EngineError(reply.status, decoded(reply))
+    return reply
+
+
+def decoded(reply: Reply) -> Any:
+    if not reply.body:
+        return None
+    try:
+        return json.loads(reply.body)
+    except ValueError:
+        return {"message": f"the answer ({reply.status}) is not JSON: is this a kb engine?"}
+
+
+def _successful(reply: StreamedReply) -> Iterator[bytes]:
+    if not 200 <= reply.status < 300:
+        raise EngineError(reply.status, decoded(Reply(reply.status, reply.headers, b"".join(reply.parts))))
+    return reply.parts
+
+
+def _multipart(fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]) -> tuple[bytes, str]:
+    boundary = f"kb-{secrets.token_hex(16)}"
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        for item in value if isinstance(value, list) else [value]:
+            if item is not None:
+                parts += [f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{item}\r\n'.encode()]
+    for field, name, content in files:
+        filename = name.replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
+        parts += [head.encode(errors="replace"), b"Content-Type: application/octet-stream\r\n\r\n", content, b"\r\n"]
+    # One join: a file may be large, and every step would copy it.
+    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"
+
+
+@contextmanager
+def _streamed(
+    connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+) -> Iterator[StreamedReply]:
+    connection.request(method, target, body=None if method == "GET" else iter(body), headers=dict(headers))
+    answer = connection.getresponse()
+    # Pass on what has arrived; `read` would wait until a part is full.
+    parts = iter(lambda: answer.read1(_PART), b"")
+    yield StreamedReply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, parts)
+
+
+class HttpTransport(Requests):
+    """Sends operations to an engine over HTTP."""
+
+    def __init__(self, url: str, api_key: str | None = None, seconds: float = _ANSWER_SECONDS) -> None:
+        self.url = url.rstrip("/")
+        self._seconds = seconds
+        parts = urlsplit(self.url)
+        self._parts = parts
+        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        with self._connected() as connection:
+            connection.request(
+                method,
+                self._parts.path + target,
+                body=body or None,
+                headers={**headers, **self._authorization},
+            )
+            answer = connection.getresponse()
+            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+
+    @contextmanager
+    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]) -> Iterator[StreamedReply]:
+        everything = {**headers, **self._authorization}
+        with (
+            self._connected() as connection,
+            _streamed(connection, method, self._parts.path + target, everything, body) as reply,
+        ):
+            yield reply
+
+    @contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPConnection]:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CONNECT_SECONDS)
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._seconds)
+            yield connection
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            raise EngineUnreachable(
+                f"the engine at {self.url} cannot be reached: {reason}",
+                hint="start it with kb serve, or unset KB_ENGINE_URL",
+            ) from error
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class ProvenTransport(HttpTransport):
+    """To an engine that was found by its address file: on each connection it proves itself before it is sent anything.
+
+    The engine may have died since, and its port may be another user's by now.
+    """
+
+    def __init__(self, running: Running, api_key: str | None = None, patience: float = PATIENT_SECONDS) -> None:
+        super().__init__(running.url, api_key)
+        self._running = running
+        self._patience = patience
+
+    def check(self) -> None:
+        """Raise `EngineUnreachable` where the engine does not answer, or somebody else does."""
+        with self._connected():
+            pass
+
+    @contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPConnection]:
+        with super()._connected() as connection:
+            self._challenge(connection)
+            # A connection that ended must not be replaced by one to another process.
+            connection.auto_open = 0
+            connection.sock.settimeout(self._seconds)
+            yield connection
+
+    def _challenge(self, connection: http.client.HTTPConnection) -> None:
+        nonce = secrets.token_hex(32)
+        connection.sock.settimeout(self._patience)
+        connection.request("GET", f"{self._parts.path}/api/v1/health/live?nonce={nonce}")
+        body = connection.getresponse().read(_PROOF_BYTES)
+        try:
+            answer = str(json.loads(body).get("proof"))
+        except (ValueError, AttributeError):
+            answer = ""
+        if not hmac.compare_digest(answer.encode(), prove(self._running.secret, self._running.instance, nonce).encode()):
+            raise EngineUnreachable(f"the process at {self.url} is not the engine that left this address", hint="kb serve")
+
+
+class Running(NamedTuple):
+    """An engine that serves this data folder. The secret is in the folder, so a client that shows it is the folder's owner."""
+
+    url: str
+    instance: str
+    secret: str
+    # `Plugins.prints` of the engine; none of an engine that does not say.
+    plugins: Mapping[str, str] | None = None
+
+
+def running_engine(bootstrap: Bootstrap, patience: float = _PROBE_SECONDS) -> Running | None:
+    """Return the engine that left its address in the data folder, if it proves within some seconds that it is the one."""
+    try:
+        left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
+        running = Running(str(left["url"]), str(left["instance"]), str(left["secret"]), left.get("plugins"))
+        if not _is_alive(left, bootstrap):
+            return None
+        ProvenTransport(running, patience=patience).check()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineUnreachable):
+        return None
+    return running
+
+
+def _is_alive(left: Mapping[str, Any], bootstrap: Bootstrap) -> bool:
+    """Return whether the engine's process runs, and is its owner's, as far as that can be told from here."""
+    here = pid_namespace()
+    if here is None or left.get("pid_namespace") != here:
+        return True
+    try:
+        return Path(f"/proc/{int(left['pid'])}").stat().st_uid in owners(bootstrap.data_dir)
+    except FileNotFoundError:
+        return False

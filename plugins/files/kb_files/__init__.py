@@ -1,0 +1,1 @@
+"""Stored files: in a folder, or in a bucket that speaks S3."""

@@ -1,0 +1,44 @@
+"""The inputs that depend on what plugins contribute."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import Field, create_model
+
+from kb_framework.api import MutationKind, SelectionFilter, resolve
+from kb_framework.operations import type_of
+from kb_framework.pipelines.selection import Selector, filter_field
+from kb_framework.plugins import Plugins
+from kb_framework.validation import Body
+from kb_knowledge import models
+from kb_knowledge.models import ContextIn
+
+
+def context_model(plugins: Plugins) -> type[ContextIn]:
+    """Return the model of a question with the filters that plugins offer for selections."""
+    offered = Selector(plugins).offered("chunks")
+    return _context_model(tuple((item, resolve(item.target)) for item in offered))
+
+
+@functools.lru_cache(maxsize=8)
+def _context_model(offered: tuple[tuple[SelectionFilter, Callable[..., Any]], ...]) -> type[ContextIn]:
+    """Return the same model for the same filters: a schema names it once."""
+    fields: dict[str, Any] = {item.name: filter_field(item, function) for item, function in offered}
+    filters: Any = create_model("KnowledgeFilters", __base__=Body, **fields)
+    words = "Only chunks that all of these select; without any, all that may be found."
+    field: Any = (Annotated[filters | None, Field(description=words)], None)
+    return create_model("KnowledgeContext", __base__=ContextIn, filters=field)
+
+
+def change_model(_: Plugins, kind: MutationKind) -> type[Body]:
+    """Return the model of a change of one chunk: the chunk, what must be said, then what may be."""
+    mutation = resolve(kind.target)
+    given = sorted(mutation.model_fields.items(), key=lambda item: not item[1].is_required())
+    fields: dict[str, Any] = {"chunk_id": (models.OfChunk, ...)}
+    for name, info in given:
+        default = ... if info.is_required() else info.default
+        fields[name] = (type_of(info), Field(default, description=info.description))
+    return create_model(mutation.__name__, __base__=Body, **fields)
