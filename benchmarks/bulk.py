@@ -52,18 +52,28 @@ class Table:
         self.rows: dict[str, dict[str, Cell]] = {}
 
     def add(self, row: str, column: str, wall: float, processor: float) -> None:
-        self.rows.setdefault(row, {})[column] = {"wall": round(wall, 5), "processor": round(processor, 5)}
-        print(f"{row:<44} {column:<14} {wall * 1000:>12.1f} ms {processor * 1000:>12.1f} ms processor", file=sys.stderr)
+        self.rows.setdefault(row, {})[column] = {
+            "wall": round(wall, 5),
+            "processor": round(processor, 5),
+        }
+        print(
+            f"{row:<44} {column:<14} {wall * 1000:>12.1f} ms {processor * 1000:>12.1f} ms processor",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
-def measured(table: Table, row: str, column: str, clock: Callable[[], float] = time.process_time) -> Iterator[None]:
+def measured(
+    table: Table, row: str, column: str, clock: Callable[[], float] = time.process_time
+) -> Iterator[None]:
     started, processor = time.perf_counter(), clock()
     yield
     table.add(row, column, time.perf_counter() - started, clock() - processor)
 
 
-def repeated(table: Table, row: str, column: str, call: Callable[[int], Any], clock: Callable[[], float]) -> None:
+def repeated(
+    table: Table, row: str, column: str, call: Callable[[int], Any], clock: Callable[[], float]
+) -> None:
     call(0)
     walls, processor = [], clock()
     for number in range(ROUNDS):
@@ -90,7 +100,9 @@ class Service:
         # Built beforehand, as in an engine that runs.
         self._bulk = self.kb.services["documents"] and self.kb.services["bulk"]
         kinds = ("delete", "tags", "set_tags")
-        self._bodies = {kind: body_model(self.kb.plugins, self.kb.mutation.kind(kind)) for kind in kinds}
+        self._bodies = {
+            kind: body_model(self.kb.plugins, self.kb.mutation.kind(kind)) for kind in kinds
+        }
         self._run("tags", document_ids=[NOBODY], add=["x"])
 
     def _run(self, kind: str, **fields: Any) -> int:
@@ -156,10 +168,15 @@ class Http:
 SURFACES: list[type[Any]] = [Http, Service, Bare]
 
 
-def ours(table: Table, place: Path, documents: int, ids: list[list[str]], url: str | None = None) -> None:
+def ours(
+    table: Table, place: Path, documents: int, ids: list[list[str]], url: str | None = None
+) -> None:
     """This program, and bare SQL on the same file, each on a fresh copy; with the address of a server, on PostgreSQL."""
     few, many = place / "few", place / "many"
-    for home, count, chunks_each, files in ((few, documents, 10, True), (many, 10 * documents, 1, False)):
+    for home, count, chunks_each, files in (
+        (few, documents, 10, True),
+        (many, 10 * documents, 1, False),
+    ):
         os.environ["KB_DATA_DIR"] = str(home)
         if url:
             os.environ["KB_DATABASE_URL"], new = database(url, f"kb_bulk_{home.name}")
@@ -182,7 +199,13 @@ def ours(table: Table, place: Path, documents: int, ids: list[list[str]], url: s
         with opened(surface, few, url) as done:
             for vectors in (False, True):
                 try:
-                    repeated(table, fetch_row(vectors), done.column, lambda n: done.fetch(ids[n], vectors), done.clock)  # noqa: B023
+                    repeated(
+                        table,
+                        fetch_row(vectors),
+                        done.column,
+                        lambda n: done.fetch(ids[n], vectors),  # noqa: B023
+                        done.clock,
+                    )
                 except (EngineError, ImportError) as error:
                     print(f"{done.column}: chunks by id are not there: {error}", file=sys.stderr)
             with measured(table, delete_row(documents), done.column, done.clock):
@@ -210,10 +233,14 @@ def opened(surface: type[Any], home: Path, url: str | None = None) -> Iterator[A
         shutil.rmtree(copy)
 
 
-def peers(table: Table, place: Path, documents: int, names: Sequence[str], ids: list[list[str]]) -> dict[str, Any]:
+def peers(
+    table: Table, place: Path, documents: int, names: Sequence[str], ids: list[list[str]]
+) -> dict[str, Any]:
     """Other stores with the same chunks; what a delete leaves in their files."""
     left = {}
-    sample = [item for batch in synthetic.items(documents, 10) for item in batch if item.old][:: max(1, documents // 20)]
+    sample = [item for batch in synthetic.items(documents, 10) for item in batch if item.old][
+        :: max(1, documents // 20)
+    ]
     for name in names:
         folder = place / name
         peer: Peer = PEERS[name](folder)
@@ -225,7 +252,13 @@ def peers(table: Table, place: Path, documents: int, names: Sequence[str], ids: 
                 with measured(table, tag_row(verb, count), name):
                     getattr(peer, verb)(first_only)
         for vectors in (False, True):
-            repeated(table, fetch_row(vectors), name, lambda n: peer.fetch(ids[n], vectors), time.process_time)  # noqa: B023
+            repeated(
+                table,
+                fetch_row(vectors),
+                name,
+                lambda n: peer.fetch(ids[n], vectors),  # noqa: B023
+                time.process_time,
+            )
         before = size(folder)
         with measured(table, delete_row(documents), name):
             peer.delete_old()
@@ -274,8 +307,15 @@ def readers(place: Path) -> dict[str, float]:
         stop.set()
         asking.join()
     names = {"idle": idle, "busy": busy, "delete": during}
-    found = {f"{name}_p{percent}": p(walls, percent) for name, walls in names.items() for percent in (50, 99)}
-    ratios = {f"p99_to_{name}": round(found["delete_p99"] / found[f"{name}_p99"], 2) for name in ("idle", "busy")}
+    found = {
+        f"{name}_p{percent}": p(walls, percent)
+        for name, walls in names.items()
+        for percent in (50, 99)
+    }
+    ratios = {
+        f"p99_to_{name}": round(found["delete_p99"] / found[f"{name}_p99"], 2)
+        for name in ("idle", "busy")
+    }
     return {**found, **ratios, "requests_during": len(during)}
 
 
@@ -292,7 +332,11 @@ def ask(url: str, stop: threading.Event, times: int = 10**9) -> list[float]:
 
 
 def p(values: list[float], percent: int) -> float:
-    return round(statistics.quantiles(values, n=100)[percent - 1] * 1000, 2) if len(values) > 1 else 0.0
+    return (
+        round(statistics.quantiles(values, n=100)[percent - 1] * 1000, 2)
+        if len(values) > 1
+        else 0.0
+    )
 
 
 def growth(table: Table, place: Path, sizes: Sequence[int]) -> None:
@@ -307,7 +351,10 @@ def growth(table: Table, place: Path, sizes: Sequence[int]) -> None:
         done = Service(home)
         for name, call in (
             ("add a tag to", lambda: done._run("tags", tags=["old"], add=["x"])),  # noqa: B023
-            ("replace the tags of", lambda: done._run("set_tags", tags=["old"], new_tags=["old", "y"])),  # noqa: B023
+            (
+                "replace the tags of",
+                lambda: done._run("set_tags", tags=["old"], new_tags=["old", "y"]),  # noqa: B023
+            ),
             ("delete", done.delete_old),
         ):
             with measured(table, f"growth: {name} half of the documents", f"{count}"):
@@ -330,15 +377,22 @@ def delete_row(documents: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--growth", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--peers", nargs="*", default=list(PEERS))
-    parser.add_argument("--database-url", help="a PostgreSQL server, on which the same is measured; `start` starts one")
+    parser.add_argument(
+        "--database-url",
+        help="a PostgreSQL server, on which the same is measured; `start` starts one",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     table = Table()
-    every = [item.id for batch in synthetic.items(min(options.documents, 4_000), 10) for item in batch]
+    every = [
+        item.id for batch in synthetic.items(min(options.documents, 4_000), 10) for item in batch
+    ]
     ids = [every[number :: len(every) // 100][:100] for number in range(ROUNDS)]
     with tempfile.TemporaryDirectory(prefix="kb-bulk-") as temporary:
         place = Path(temporary)
@@ -353,15 +407,25 @@ def main() -> None:
         print(json.dumps({"rows": table.rows, "readers": waits, "left_in_files": left}))
         return
     show(table)
-    print(f"\nreaders, ms: {json.dumps(waits)}\nleft in the files after the delete: {json.dumps(left)}")
+    print(
+        f"\nreaders, ms: {json.dumps(waits)}\nleft in the files after the delete: {json.dumps(left)}"
+    )
 
 
 def show(table: Table) -> None:
     for row, cells in table.rows.items():
-        words = [f"{column} {cell['wall'] * 1000:,.1f}/{cell['processor'] * 1000:,.1f}" for column, cell in cells.items()]
+        words = [
+            f"{column} {cell['wall'] * 1000:,.1f}/{cell['processor'] * 1000:,.1f}"
+            for column, cell in cells.items()
+        ]
         if {"kb service", "bare SQL"} <= cells.keys():
-            walls, used = ([cells[c][kind] for c in ("kb service", "bare SQL")] for kind in ("wall", "processor"))
-            words.append(f"service to bare SQL {walls[0] / walls[1]:.2f} ({used[0] / max(used[1], 1e-6):.2f})")
+            walls, used = (
+                [cells[c][kind] for c in ("kb service", "bare SQL")]
+                for kind in ("wall", "processor")
+            )
+            words.append(
+                f"service to bare SQL {walls[0] / walls[1]:.2f} ({used[0] / max(used[1], 1e-6):.2f})"
+            )
         print(f"{row}: " + " · ".join(words))
 
 

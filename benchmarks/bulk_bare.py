@@ -27,7 +27,13 @@ class Bare:
         self.clock = time.process_time
         self._run = self._open(home / "kb.sqlite")
         self._run("PRAGMA journal_mode=WAL")
-        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-16384", "secure_delete=ON"):
+        for pragma in (
+            "foreign_keys=ON",
+            "synchronous=FULL",
+            "temp_store=MEMORY",
+            "cache_size=-16384",
+            "secure_delete=ON",
+        ):
             self._run(f"PRAGMA {pragma}")
         self._run("CREATE TEMP TABLE plan (document_id INTEGER PRIMARY KEY)")
 
@@ -36,7 +42,9 @@ class Bare:
         spec = importlib.util.find_spec("sqlite_vec")
         assert spec is not None
         self._connection.enable_load_extension(True)
-        self._connection.load_extension(str(Path((spec.submodule_search_locations or [""])[0]) / "vec0"))
+        self._connection.load_extension(
+            str(Path((spec.submodule_search_locations or [""])[0]) / "vec0")
+        )
         return self._connection.execute
 
     def _begin(self, tag: str) -> int:
@@ -46,7 +54,10 @@ class Bare:
         return self._run(chosen, (DEFAULT_ORGANIZATION, tag)).rowcount
 
     def _touch(self) -> None:
-        self._run("UPDATE documents SET updated_at = ? WHERE id IN (SELECT document_id FROM plan)", (now(),))
+        self._run(
+            "UPDATE documents SET updated_at = ? WHERE id IN (SELECT document_id FROM plan)",
+            (now(),),
+        )
         self._run("COMMIT")
 
     def _add(self, tag: str) -> None:
@@ -87,7 +98,9 @@ class Bare:
         )
         self._run(f"DELETE FROM chunks WHERE {_IN_PLAN}")
         self._run(f"DELETE FROM document_tags WHERE {_IN_PLAN}")
-        keys = self._run("SELECT file FROM documents WHERE file IS NOT NULL AND id IN (SELECT document_id FROM plan)").fetchall()
+        keys = self._run(
+            "SELECT file FROM documents WHERE file IS NOT NULL AND id IN (SELECT document_id FROM plan)"
+        ).fetchall()
         self._run("DELETE FROM documents WHERE id IN (SELECT document_id FROM plan)")
         self._run("COMMIT")
         for (key,) in keys:
@@ -102,12 +115,26 @@ class Bare:
             # The plus keeps the planner from walking through all chunks of the organization.
             f"FROM chunks c {join} WHERE +c.organization_id = ? AND c.id IN (SELECT value FROM json_each(?)) ORDER BY c.id"
         )
-        names = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at", "embedding")
-        found = [dict(zip(names, row, strict=False)) for row in self._run(query, (DEFAULT_ORGANIZATION, json.dumps(list(ids))))]
+        names = (
+            "id",
+            "job_id",
+            "chunk_index",
+            "content",
+            "content_hash",
+            "metadata",
+            "created_at",
+            "embedding",
+        )
+        found = [
+            dict(zip(names, row, strict=False))
+            for row in self._run(query, (DEFAULT_ORGANIZATION, json.dumps(list(ids))))
+        ]
         for chunk in found:
             chunk["metadata"] = json.loads(chunk["metadata"])
             if vectors:
-                chunk["embedding"] = list(struct.unpack(f"<{len(chunk['embedding']) // 4}f", chunk["embedding"]))
+                chunk["embedding"] = list(
+                    struct.unpack(f"<{len(chunk['embedding']) // 4}f", chunk["embedding"])
+                )
         return len(found)
 
     def close(self) -> None:

@@ -47,7 +47,15 @@ class Chroma:
                 ids=[item.id for item in batch],
                 embeddings=[np.frombuffer(item.vector, np.float32) for item in batch],
                 documents=[item.text for item in batch],
-                metadatas=[{"document": item.document, "index": item.index, "old": item.old, "tag_all": True} for item in batch],
+                metadatas=[
+                    {
+                        "document": item.document,
+                        "index": item.index,
+                        "old": item.old,
+                        "tag_all": True,
+                    }
+                    for item in batch
+                ],
             )
 
     def _update(self, first_only: bool, change: dict[str, Any]) -> None:
@@ -96,7 +104,10 @@ class Lance:
                     "old": [item.old for item in batch],
                     "tags": [["all"] for _ in batch],
                     "vector": pa.FixedSizeListArray.from_arrays(
-                        pa.array(np.frombuffer(b"".join(item.vector for item in batch), np.float32)), len(batch[0].vector) // 4
+                        pa.array(
+                            np.frombuffer(b"".join(item.vector for item in batch), np.float32)
+                        ),
+                        len(batch[0].vector) // 4,
                     ),
                 }
             )
@@ -122,7 +133,13 @@ class Lance:
     def fetch(self, ids: Sequence[str], vectors: bool) -> int:
         columns = ["id", "text", "document", "index", "tags", *(["vector"] if vectors else [])]
         listed = ", ".join(f"'{number}'" for number in ids)
-        return len(self._table.search().where(f"id IN ({listed})").select(columns).limit(len(ids)).to_list())
+        return len(
+            self._table.search()
+            .where(f"id IN ({listed})")
+            .select(columns)
+            .limit(len(ids))
+            .to_list()
+        )
 
     def delete_old(self) -> None:
         self._table.delete("old = true")
@@ -147,21 +164,32 @@ class Qdrant:
         for batch in batches:
             if not self._client.collection_exists("items"):
                 size = len(batch[0].vector) // 4
-                self._client.create_collection("items", models.VectorParams(size=size, distance=models.Distance.COSINE))
+                self._client.create_collection(
+                    "items", models.VectorParams(size=size, distance=models.Distance.COSINE)
+                )
             self._client.upsert(
                 "items",
                 models.Batch(
                     ids=[item.id for item in batch],
                     vectors=[np.frombuffer(item.vector, np.float32).tolist() for item in batch],
                     payloads=[
-                        {"text": i.text, "document": i.document, "index": i.index, "old": i.old, "tags": ["all"]} for i in batch
+                        {
+                            "text": i.text,
+                            "document": i.document,
+                            "index": i.index,
+                            "old": i.old,
+                            "tags": ["all"],
+                        }
+                        for i in batch
                     ],
                 ),
             )
 
     def _where(self, field: str, value: Any) -> Any:
         models = self._models
-        return models.Filter(must=[models.FieldCondition(key=field, match=models.MatchValue(value=value))])
+        return models.Filter(
+            must=[models.FieldCondition(key=field, match=models.MatchValue(value=value))]
+        )
 
     def _set(self, first_only: bool, tags: list[str]) -> None:
         # A list cannot be appended to: the tags are known here, so they are set.
@@ -178,7 +206,9 @@ class Qdrant:
         self._set(first_only, ["y", "z"])
 
     def fetch(self, ids: Sequence[str], vectors: bool) -> int:
-        return len(self._client.retrieve("items", list(ids), with_payload=True, with_vectors=vectors))
+        return len(
+            self._client.retrieve("items", list(ids), with_payload=True, with_vectors=vectors)
+        )
 
     def delete_old(self) -> None:
         self._client.delete("items", self._models.FilterSelector(filter=self._where("old", True)))

@@ -22,7 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-KB = [shutil.which("kb", path=str(Path(sys.executable).parent)) or sys.exit("kb is not installed beside this Python")]
+KB = [
+    shutil.which("kb", path=str(Path(sys.executable).parent))
+    or sys.exit("kb is not installed beside this Python")
+]
 QUESTION = "how often are access keys rotated"
 BARE = "python -c pass"
 
@@ -49,7 +52,11 @@ def clean_environment(bytecode: Path) -> dict[str, str]:
 
     Where bytecode is not written, every start would compile everything anew.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(("KB_", "PYTHON"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(("KB_", "PYTHON"))
+    }
     return {**kept, "PYTHONPYCACHEPREFIX": str(bytecode)}
 
 
@@ -65,10 +72,14 @@ def running_engine(environment: dict[str, str]) -> Iterator[str]:
     """`kb serve` on a free port; its address."""
     log = Path(environment["KB_DATA_DIR"]) / "serve.log"
     with log.open("wb") as output:
-        process = subprocess.Popen([*KB, "serve", "--port", "0"], env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [*KB, "serve", "--port", "0"], env=environment, stdout=output, stderr=output
+        )
     try:
         until = time.monotonic() + 60
-        while not (found := re.search(r"serving .* on (http://\S+)", log.read_text(encoding="utf-8"))):
+        while not (
+            found := re.search(r"serving .* on (http://\S+)", log.read_text(encoding="utf-8"))
+        ):
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit("kb serve did not start:\n" + log.read_text(encoding="utf-8"))
             time.sleep(0.05)
@@ -81,7 +92,9 @@ def running_engine(environment: dict[str, str]) -> Iterator[str]:
 def run(case: Case) -> float:
     """Seconds from start to end of one process."""
     started = time.perf_counter()
-    done = subprocess.run(case.command, env=case.environment, stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run(
+        case.command, env=case.environment, stdin=subprocess.DEVNULL, capture_output=True
+    )
     seconds = time.perf_counter() - started
     if done.returncode:
         raise SystemExit(f"{case.name} failed:\n{done.stderr.decode()}")
@@ -108,7 +121,9 @@ def show(rows: list[Row]) -> None:
     for row in rows:
         aim = "" if row.aim is None else f"{row.aim:.0f}×"
         mark = "" if row.aim is None or row.multiple <= row.aim else "  missed"
-        print(f"{row.name:32}{row.least * 1000:9.1f}{row.median * 1000:11.1f}{row.multiple:9.1f}×{aim:>7}{mark}")
+        print(
+            f"{row.name:32}{row.least * 1000:9.1f}{row.median * 1000:11.1f}{row.multiple:9.1f}×{aim:>7}{mark}"
+        )
 
 
 def main() -> None:
@@ -131,10 +146,20 @@ def main() -> None:
                 max(options.runs, 1),
             )
     if options.json:
-        machine = {"python": platform.python_version(), "system": platform.platform(), "processors": os.cpu_count()}
-        print(json.dumps({"runs": options.runs, **machine, "rows": [vars(row) for row in rows]}, indent=2))
+        machine = {
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "processors": os.cpu_count(),
+        }
+        print(
+            json.dumps(
+                {"runs": options.runs, **machine, "rows": [vars(row) for row in rows]}, indent=2
+            )
+        )
     else:
-        print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {options.runs} runs each\n")
+        print(
+            f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {options.runs} runs each\n"
+        )
         show(rows)
 
 

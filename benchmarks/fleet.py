@@ -45,7 +45,12 @@ def fill(kb: Any, organization: str, documents: int) -> str:
     key = owner.create_key("bench", "editor", organization=organization)["key"]
     engine = Engine(AsgiTransport(create_app(kb), api_key=key), kb.plugins)
     numbers = random.Random(organization)
-    engine.add_files([(f"{number}.md", f"# {number}\n\n{text(numbers)}".encode(), {}) for number in range(documents)])
+    engine.add_files(
+        [
+            (f"{number}.md", f"# {number}\n\n{text(numbers)}".encode(), {})
+            for number in range(documents)
+        ]
+    )
     engine.close()
     owner.close()
     return key
@@ -81,13 +86,19 @@ def ask(urls: list[str], keys: list[str], mode: str) -> tuple[float, float]:
     return statistics.median(times) * 1000, CLIENTS * SEARCHES / (time.perf_counter() - begun)
 
 
-def run(organizations: list[int], engines: list[int], documents: int, database: str) -> Iterator[dict[str, Any]]:
+def run(
+    organizations: list[int], engines: list[int], documents: int, database: str
+) -> Iterator[dict[str, Any]]:
     """A row for each number of organizations and engines and each mode, as it is measured."""
     from kb_framework.app import open_kb
     from kb_testing.fixtures import start_server, stop_server
 
     with tempfile.TemporaryDirectory() as home, server(database) as url:
-        os.environ |= {"KB_DATABASE_URL": url, "KB_FILES_URL": f"file://{home}/shared", "KB_DATA_DIR": f"{home}/filler"}
+        os.environ |= {
+            "KB_DATABASE_URL": url,
+            "KB_FILES_URL": f"file://{home}/shared",
+            "KB_DATA_DIR": f"{home}/filler",
+        }
         kb = open_kb()
         keys: list[str] = []
         for wanted in organizations:
@@ -105,7 +116,11 @@ def run(organizations: list[int], engines: list[int], documents: int, database: 
                     for mode in MODES:
                         before = sum(clock() for clock in clocks)
                         median, rate = ask([one.url for one in servers], keys, mode)
-                        used = (sum(clock() for clock in clocks) - before) / (CLIENTS * SEARCHES) * 1000
+                        used = (
+                            (sum(clock() for clock in clocks) - before)
+                            / (CLIENTS * SEARCHES)
+                            * 1000
+                        )
                         yield {
                             "organizations": wanted,
                             "engines": count,
@@ -122,22 +137,27 @@ def _list(value: str) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--organizations", type=_list, default=[1, 10, 40])
     parser.add_argument("--engines", type=_list, default=[1, 2])
     parser.add_argument("--documents", type=int, default=200, help="documents of each organization")
-    parser.add_argument("--database", default=START, help="an empty database; by default one is started")
+    parser.add_argument(
+        "--database", default=START, help="an empty database; by default one is started"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = run(options.organizations, options.engines, options.documents, options.database)
     if options.json:
         print(json.dumps(list(found), indent=2))
         return
-    print(f"{'organizations':>14}{'engines':>9}  {'mode':9}{'median ms':>10}{'per second':>12}{'processor ms':>14}")
+    print(
+        f"{'organizations':>14}{'engines':>9}  {'mode':9}{'median ms':>10}{'per second':>12}{'processor ms':>14}"
+    )
     for row in found:
-        told = (
-            f"{row['organizations']:>14}{row['engines']:>9}  {row['mode']:9}{row['median_ms']:>10.1f}{row['per_second']:>12.1f}"
-        )
+        scale = f"{row['organizations']:>14}{row['engines']:>9}  {row['mode']:9}"
+        told = f"{scale}{row['median_ms']:>10.1f}{row['per_second']:>12.1f}"
         print(f"{told}{row['processor_ms']:>14.1f}", flush=True)
 
 

@@ -17,7 +17,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-THRESHOLDS = [(0.0, 0.0), (0.34, 0.0), (0.34, 0.2), (0.34, 0.3), (0.34, 0.4), (0.45, 0.3), (0.34, 0.5)]
+THRESHOLDS = [
+    (0.0, 0.0),
+    (0.34, 0.0),
+    (0.34, 0.2),
+    (0.34, 0.3),
+    (0.34, 0.4),
+    (0.45, 0.3),
+    (0.34, 0.5),
+]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -39,10 +47,16 @@ def fill(engine: Any, corpus: Path) -> None:
     if engine.list_documents()["meta"]["total"]:
         return
     for item in lines(corpus):
-        engine.add_note(item["text"] or item["title"], title=item["title"][:900] or None, metadata={"cid": item["_id"]})
+        engine.add_note(
+            item["text"] or item["title"],
+            title=item["title"][:900] or None,
+            metadata={"cid": item["_id"]},
+        )
 
 
-def judged(kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]]) -> list[dict[str, Any]]:
+def judged(
+    kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]]
+) -> list[dict[str, Any]]:
     """Every candidate of every question, with what the gate looks at and whether it is relevant."""
     import sqlalchemy as sa
     from kb_knowledge.gate import coverage, question_words, score_shares
@@ -55,10 +69,15 @@ def judged(kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]
     columns = (chunks.c.seq, chunks.c.content, documents.c.title, documents.c.metadata)
     with kb.store.read() as tx:
         for question in questions:
-            query = RetrievalQuery(question["text"], Actor(reader="model"), 100, ("lexical", "vector"), "model")
+            query = RetrievalQuery(
+                question["text"], Actor(reader="model"), 100, ("lexical", "vector"), "model"
+            )
             hits = kb.retrieval.search(query, tx).hits[:20]
             here = sa.select(*columns).join(documents, documents.c.id == chunks.c.document_id)
-            rows = {row["seq"]: row for row in tx.rows(here.where(among(chunks.c.seq, [hit.chunk for hit in hits])))}
+            rows = {
+                row["seq"]: row
+                for row in tx.rows(here.where(among(chunks.c.seq, [hit.chunk for hit in hits])))
+            }
             words, shares = question_words(question["text"]), score_shares(hits)
             for hit in hits:
                 row = rows[hit.chunk]
@@ -75,7 +94,9 @@ def judged(kb: Any, questions: list[dict[str, Any]], answers: dict[str, set[str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("--home", type=Path, default=None)
     parser.add_argument("--questions", type=int, default=240)
@@ -91,7 +112,11 @@ def main() -> None:
             fill(engine, chosen.data / "scifact" / "corpus.jsonl.gz")
         order = random.Random(7)
         answerable = lines(chosen.data / "scifact" / "train" / "queries.jsonl")
-        others = [item for name in ("cranfield", "adi") for item in lines(chosen.data / name / "queries.jsonl")]
+        others = [
+            item
+            for name in ("cranfield", "adi")
+            for item in lines(chosen.data / name / "queries.jsonl")
+        ]
         order.shuffle(answerable)
         order.shuffle(others)
         kb = open_kb()
@@ -102,13 +127,19 @@ def main() -> None:
 
     cosine = KnowledgeSettings().gate_cosine
     total = sum(item["relevant"] for item in known)
-    print(f"{len(known)} candidates of {chosen.questions} questions, {total} relevant ({total / len(known):.1%})")
-    print(f"{len(unknown)} candidates of {chosen.questions // 2} questions that have no answer there; cosine {cosine:g}")
+    print(
+        f"{len(known)} candidates of {chosen.questions} questions, {total} relevant ({total / len(known):.1%})"
+    )
+    print(
+        f"{len(unknown)} candidates of {chosen.questions // 2} questions that have no answer there; cosine {cosine:g}"
+    )
     print("score  coverage  recall  precision  rejected  kept without an answer")
     for score, covered in THRESHOLDS:
 
         def passes(item: dict[str, Any], score: float = score, covered: float = covered) -> bool:
-            return item["share"] >= score and (item["coverage"] >= covered or item["cosine"] >= cosine)
+            return item["share"] >= score and (
+                item["coverage"] >= covered or item["cosine"] >= cosine
+            )
 
         kept = [item for item in known if passes(item)]
         hits = sum(item["relevant"] for item in kept)

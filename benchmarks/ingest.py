@@ -61,8 +61,13 @@ class Stages:
 
 def own_tree(folder: Path) -> Path:
     for number in range(300):
-        sections = (f"## Part {part}\n\n" + f"Sentence {number} of part {part} says something else. " * 40 for part in range(8))
-        (folder / f"{number}.md").write_text(f"# Document {number}\n\n" + "\n\n".join(sections), encoding="utf-8")
+        sections = (
+            f"## Part {part}\n\n" + f"Sentence {number} of part {part} says something else. " * 40
+            for part in range(8)
+        )
+        (folder / f"{number}.md").write_text(
+            f"# Document {number}\n\n" + "\n\n".join(sections), encoding="utf-8"
+        )
     return folder
 
 
@@ -193,8 +198,14 @@ def timed_command(folder: Path, home: Path) -> tuple[float, float]:
 def large_tree(folder: Path, documents: Path, gigabytes: float) -> None:
     """A folder of that size: a sixth of it in large files, the rest altered copies of documents."""
     rest = int(gigabytes * 1e9)
-    originals = [path for path in sorted(documents.rglob("*")) if path.is_file() and 0 < path.stat().st_size < 3_000_000]
-    texts = [path for path in originals if path.suffix == ".md" and b"\x00" not in path.read_bytes()]
+    originals = [
+        path
+        for path in sorted(documents.rglob("*"))
+        if path.is_file() and 0 < path.stat().st_size < 3_000_000
+    ]
+    texts = [
+        path for path in originals if path.suffix == ".md" and b"\x00" not in path.read_bytes()
+    ]
     prose = "\n\n".join(path.read_text(encoding="utf-8", errors="replace") for path in texts)
     chance = random.Random(1)
     for number, size in enumerate((1_000_000, 5_000_000, 10_000_000, 18_000_000, 19_500_000)):
@@ -229,7 +240,11 @@ def _scattered(place: Path, size: int, chance: random.Random) -> int:
 
 
 def _padded(place: Path, data: bytes, size: int, chance: random.Random) -> int:
-    place.write_bytes(data + b"\n%" + chance.randbytes(max(0, size - len(data))).hex().encode()[: size - len(data)])
+    place.write_bytes(
+        data
+        + b"\n%"
+        + chance.randbytes(max(0, size - len(data))).hex().encode()[: size - len(data)]
+    )
     return place.stat().st_size
 
 
@@ -279,7 +294,11 @@ def measure_memory(folder: Path, home: Path) -> dict[str, Any]:
         "seconds": round(wall, 1),
         "documents_per_second": round(len(files) / wall, 1),
         "peak_megabytes": {name: round(value / 1e6) for name, value in peaks.items()},
-        "megabytes_by_tenths_of_the_run": [round(course[len(course) * part // 10] / 1e6) for part in range(10)] if course else [],
+        "megabytes_by_tenths_of_the_run": [
+            round(course[len(course) * part // 10] / 1e6) for part in range(10)
+        ]
+        if course
+        else [],
         "within_a_gigabyte": peaks["together"] <= _GIGABYTE,
     }
 
@@ -295,7 +314,9 @@ def _proportional(process: int) -> int:
 
 def _resident(process: int) -> int:
     try:
-        return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(
+            Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+        ) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return 0
 
@@ -315,23 +336,36 @@ def _arguments(process: int) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--memory", type=float, metavar="GIGABYTES", help="watch the memory while a folder of this size is added")
+    parser.add_argument(
+        "--memory",
+        type=float,
+        metavar="GIGABYTES",
+        help="watch the memory while a folder of this size is added",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         (place / "tree").mkdir()
         if options.memory:
-            documents = options.folder or (SHARED if SHARED.is_dir() else own_tree(_made(place / "own")))
+            documents = options.folder or (
+                SHARED if SHARED.is_dir() else own_tree(_made(place / "own"))
+            )
             large_tree(place / "tree", documents.resolve(), options.memory)
             found = measure_memory(place / "tree", place / "home")
         else:
-            folder = options.folder or (SHARED / "k8s-md" if SHARED.is_dir() else own_tree(place / "tree"))
+            folder = options.folder or (
+                SHARED / "k8s-md" if SHARED.is_dir() else own_tree(place / "tree")
+            )
             found = measure(folder.resolve(), place / "home")
             command(_made(place / "empty"), place / "first").communicate()
-            (first, first_busy), (again, again_busy) = (timed_command(folder, place / "other") for _ in range(2))
+            (first, first_busy), (again, again_busy) = (
+                timed_command(folder, place / "other") for _ in range(2)
+            )
             found |= {
                 "command_seconds": round(first, 2),
                 "again_seconds": round(again, 2),

@@ -48,7 +48,9 @@ def run(own: int, neighbour: int, rounds: int) -> dict[str, Any]:
         kb = open_kb()
         app = create_app(kb)
         owner = Engine(AsgiTransport(app), kb.plugins)
-        small, large = (owner.create_key("bench", "viewer", organization=name) for name in ("small", "large"))
+        small, large = (
+            owner.create_key("bench", "viewer", organization=name) for name in ("small", "large")
+        )
         engine = Engine(AsgiTransport(app, api_key=small["key"]), kb.plugins)
         fill(kb, items(own // 10, 10), organization_id=small["organization_id"])
         alone = measure(engine, rounds)
@@ -58,13 +60,23 @@ def run(own: int, neighbour: int, rounds: int) -> dict[str, Any]:
         owner.close()
         kb.close()
     ratios = {mode: beside[mode] / alone[mode] for mode in MODES}
-    return {"own_chunks": own, "neighbour_chunks": neighbour, "alone_ms": alone, "beside_ms": beside, "times": ratios}
+    return {
+        "own_chunks": own,
+        "neighbour_chunks": neighbour,
+        "alone_ms": alone,
+        "beside_ms": beside,
+        "times": ratios,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--chunks", type=int, default=200_000, help="chunks of the neighbour")
-    parser.add_argument("--own", type=int, default=2_000, help="chunks of the organization that searches")
+    parser.add_argument(
+        "--own", type=int, default=2_000, help="chunks of the organization that searches"
+    )
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -74,7 +86,9 @@ def main() -> None:
         return
     print(f"{'mode':10}{'alone':>10}{'beside':>10}{'times':>8}")
     for mode in MODES:
-        print(f"{mode:10}{found['alone_ms'][mode]:>10.1f}{found['beside_ms'][mode]:>10.1f}{found['times'][mode]:>8.2f}")
+        print(
+            f"{mode:10}{found['alone_ms'][mode]:>10.1f}{found['beside_ms'][mode]:>10.1f}{found['times'][mode]:>8.2f}"
+        )
 
 
 if __name__ == "__main__":

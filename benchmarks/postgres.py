@@ -32,9 +32,13 @@ def database(server: str, name: str) -> tuple[str, bool]:
     import psycopg
 
     with psycopg.connect(server, autocommit=True) as connection:
-        there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+        there = connection.execute(
+            "SELECT 1 FROM pg_database WHERE datname = %s", (name,)
+        ).fetchone()
         if not there:
-            connection.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
+            connection.execute(
+                f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode()
+            )
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}")), not there
 
 
@@ -44,7 +48,9 @@ def copied(server: str, name: str, copy: str) -> str:
 
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE IF EXISTS "{copy}" WITH (FORCE)'.encode())
-        connection.execute(f'CREATE DATABASE "{copy}" TEMPLATE "{name}" STRATEGY file_copy'.encode())
+        connection.execute(
+            f'CREATE DATABASE "{copy}" TEMPLATE "{name}" STRATEGY file_copy'.encode()
+        )
     return urlunsplit(urlsplit(server)._replace(path=f"/{copy}"))
 
 
@@ -52,7 +58,9 @@ def clock_of(process: int) -> Callable[[], float]:
     """Seconds of processor time that another process has used."""
 
     def read() -> float:
-        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     return read

@@ -26,7 +26,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kb_search.evaluation import MODES, Collection, Quality, fill, load_collection, measure, ndcg, recall
+from kb_search.evaluation import (
+    MODES,
+    Collection,
+    Quality,
+    fill,
+    load_collection,
+    measure,
+    ndcg,
+    recall,
+)
 from postgres import database, server
 
 from kb_framework.client import Engine, connect
@@ -47,7 +56,9 @@ def load(folder: Path, part: str, most: int) -> Collection:
     else:
         collection = load_collection(folder)
         halved = part != "all" and not (folder / "train").is_dir()
-        queries = [q for q in collection.queries if not halved or is_for_tuning(q.id) == (part == "tune")]
+        queries = [
+            q for q in collection.queries if not halved or is_for_tuning(q.id) == (part == "tune")
+        ]
     return replace(collection, queries=queries[:most])
 
 
@@ -69,7 +80,9 @@ def filled(
     os.environ |= {"KB_DATA_DIR": str(home), "KB_EMBEDDER": embedder}
     known = home / "ids.json"
     if url:
-        os.environ["KB_DATABASE_URL"], new = database(url, f"kb_retrieval_{collection.name}_{embedder}")
+        os.environ["KB_DATABASE_URL"], new = database(
+            url, f"kb_retrieval_{collection.name}_{embedder}"
+        )
         if new:
             known.unlink(missing_ok=True)
     engine = connect()
@@ -83,7 +96,9 @@ def baseline(collection: Collection) -> Quality:
     import bm25s
     import Stemmer
 
-    texts = [f"{document.get('title') or ''} {document['text']}" for document in collection.documents]
+    texts = [
+        f"{document.get('title') or ''} {document['text']}" for document in collection.documents
+    ]
     asked = [query.text for query in collection.queries]
     unspaced = sum(len(re.findall(f"[{UNSPACED}]", text)) for text in texts[:100]) > 500
     if unspaced:
@@ -100,13 +115,17 @@ def baseline(collection: Collection) -> Quality:
     pairs = list(zip(ranked, collection.queries, strict=True))
     count = len(pairs)
     return Quality(
-        sum(ndcg(row, q.relevant) for row, q in pairs) / count, sum(recall(row, q.relevant) for row, q in pairs) / count, 0.0
+        sum(ndcg(row, q.relevant) for row, q in pairs) / count,
+        sum(recall(row, q.relevant) for row, q in pairs) / count,
+        0.0,
     )
 
 
 def _pairs(text: str) -> list[str]:
     found = []
-    for word in re.findall(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+", unicodedata.normalize("NFKC", text).lower()):
+    for word in re.findall(
+        f"[{UNSPACED}]+|[^\\W{UNSPACED}]+", unicodedata.normalize("NFKC", text).lower()
+    ):
         runs = re.match(f"[{UNSPACED}]", word) and len(word) > 1
         found += [word[i : i + 2] for i in range(len(word) - 1)] if runs else [word]
     return found
@@ -116,18 +135,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=SHARED)
     parser.add_argument("--collections", default=",".join(NAMES))
-    parser.add_argument("--embedders", help="wordllama, and multilingual with --models, if not given")
+    parser.add_argument(
+        "--embedders", help="wordllama, and multilingual with --models, if not given"
+    )
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--part", choices=("all", "report", "tune"), default="all")
-    parser.add_argument("--queries", type=int, default=100_000, help="at most so many of each collection")
-    parser.add_argument("--models", type=Path, help="a folder of installed models, such as a data folder's models")
+    parser.add_argument(
+        "--queries", type=int, default=100_000, help="at most so many of each collection"
+    )
+    parser.add_argument(
+        "--models", type=Path, help="a folder of installed models, such as a data folder's models"
+    )
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kb-retrieval")
     parser.add_argument(
-        "--database-url", help="a PostgreSQL server, where each collection gets a database of its own; `start` starts one"
+        "--database-url",
+        help="a PostgreSQL server, where each collection gets a database of its own; `start` starts one",
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    for name in [name for name in os.environ if name.startswith("KB_") and name != "KB_SEARCH_RERANKER"]:
+    for name in [
+        name for name in os.environ if name.startswith("KB_") and name != "KB_SEARCH_RERANKER"
+    ]:
         del os.environ[name]
     with server(options.database_url) if options.database_url else nullcontext() as url:
         show(measured(options, url), options.json)
@@ -138,7 +166,11 @@ def measured(options: argparse.Namespace, url: str | None) -> list[tuple[str, st
     rows = []
     for name in options.collections.split(","):
         collection = load(options.data / name, options.part, options.queries)
-        print(f"{name}: {len(collection.documents)} documents, {len(collection.queries)} queries", file=sys.stderr, flush=True)
+        print(
+            f"{name}: {len(collection.documents)} documents, {len(collection.queries)} queries",
+            file=sys.stderr,
+            flush=True,
+        )
         rows.append((name, "bm25s", "lexical", baseline(collection)))
         for number, embedder in enumerate(embedders.split(",")):
             engine, ids = filled(options.cache, collection, embedder, options.models, url)
@@ -146,20 +178,36 @@ def measured(options: argparse.Namespace, url: str | None) -> list[tuple[str, st
             modes = [mode for mode in options.modes.split(",") if mode != "lexical" or number == 0]
             with engine:
                 for mode in modes:
-                    rows.append((name, embedder, mode, measure(engine, collection, ids, mode, progress)))
-                    print("  ", *rows[-1][1:3], *(f"{value:.4f}" for value in rows[-1][3]), file=sys.stderr, flush=True)
+                    rows.append(
+                        (name, embedder, mode, measure(engine, collection, ids, mode, progress))
+                    )
+                    print(
+                        "  ",
+                        *rows[-1][1:3],
+                        *(f"{value:.4f}" for value in rows[-1][3]),
+                        file=sys.stderr,
+                        flush=True,
+                    )
     return rows
 
 
 def show(rows: list[tuple[str, str, str, Quality]], as_json: bool) -> None:
     if as_json:
         print(
-            json.dumps([dict(zip(("collection", "embedder", "mode"), row[:3], strict=True)) | row[3]._asdict() for row in rows])
+            json.dumps(
+                [
+                    dict(zip(("collection", "embedder", "mode"), row[:3], strict=True))
+                    | row[3]._asdict()
+                    for row in rows
+                ]
+            )
         )
         return
     print(f"{'collection':<22}{'embedder':<14}{'mode':<9}{'nDCG@10':>9}{'Recall@100':>12}{'ms':>8}")
     for name, embedder, mode, quality in rows:
-        print(f"{name:<22}{embedder:<14}{mode:<9}{quality.ndcg:>9.4f}{quality.recall:>12.4f}{quality.milliseconds:>8.1f}")
+        print(
+            f"{name:<22}{embedder:<14}{mode:<9}{quality.ndcg:>9.4f}{quality.recall:>12.4f}{quality.milliseconds:>8.1f}"
+        )
 
 
 if __name__ == "__main__":

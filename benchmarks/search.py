@@ -36,7 +36,9 @@ _FEW_QUESTIONS = 10
 
 
 def timed(
-    search: Callable[[Question], Any], questions: list[Question], server: Callable[[], float] | None = None
+    search: Callable[[Question], Any],
+    questions: list[Question],
+    server: Callable[[], float] | None = None,
 ) -> tuple[dict[str, float], list[Any]]:
     """Milliseconds, after a few questions to warm up: at the median and the 99th percentile, and of processors at the median.
 
@@ -52,12 +54,19 @@ def timed(
         took.append(1000 * (time.perf_counter() - began))
         busy.append(1000 * (time.process_time() - processor))
     elsewhere = 1000 * (server() - before) / len(questions) if server else 0.0
-    p50, p99, cpu = (round(float(value), 2) for value in (*np.percentile(took, [50, 99]), np.median(busy) + elsewhere))
+    p50, p99, cpu = (
+        round(float(value), 2)
+        for value in (*np.percentile(took, [50, 99]), np.median(busy) + elsewhere)
+    )
     return {"p50": p50, "p99": p99, "cpu": cpu}, found
 
 
 def recall(found: Iterable[list[Any]], wanted: list[list[int]]) -> float:
-    shares = [len(set(list(hits)[:10]) & set(best)) / len(best) for hits, best in zip(found, wanted, strict=True) if best]
+    shares = [
+        len(set(list(hits)[:10]) & set(best)) / len(best)
+        for hits, best in zip(found, wanted, strict=True)
+        if best
+    ]
     return round(float(np.mean(shares)), 4)
 
 
@@ -78,13 +87,20 @@ def nearest(work: Path, data: Data, questions: list[Question]) -> dict[str, list
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def measure_kb(home: Path, data: Data, questions: list[Question], database_url: str | None = None) -> dict[str, Any]:
+def measure_kb(
+    home: Path, data: Data, questions: list[Question], database_url: str | None = None
+) -> dict[str, Any]:
     kb = search_kb.open_at(home, questions, database_url)
     server = server_clock(database_url) if database_url else None
     # What is due is done at a known time, not in the background.
     kb.store.engine.on_written = lambda _: None
-    built = {"fill_seconds": round(search_kb.fill(kb, data), 1), "index_seconds": round(search_kb.keep(kb), 1)}
-    cases: dict[str, tuple[str, dict[str, Any]]] = {mode: (mode, {}) for mode in ("lexical", "vector", "hybrid")}
+    built = {
+        "fill_seconds": round(search_kb.fill(kb, data), 1),
+        "index_seconds": round(search_kb.keep(kb), 1),
+    }
+    cases: dict[str, tuple[str, dict[str, Any]]] = {
+        mode: (mode, {}) for mode in ("lexical", "vector", "hybrid")
+    }
     for mode in ("lexical", "vector", "hybrid"):
         cases[f"{mode}, tag of 10 %"] = mode, {"tags": ["tenth"]}
         cases[f"{mode}, 1 %"] = mode, {"tags": ["hundredth"]}
@@ -97,9 +113,13 @@ def measure_kb(home: Path, data: Data, questions: list[Question], database_url: 
         if not all(found):
             sys.exit(f"kb {name}: some questions found nothing, so nothing was measured")
         if name == "vector":
-            rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["own"])
+            rows[name]["recall"] = recall(
+                numbers(found), nearest(home.parent, data, questions)["own"]
+            )
         if name == "vector, 1 %":
-            rows[name]["recall"] = recall(numbers(found), nearest(home.parent, data, questions)["hundredth"])
+            rows[name]["recall"] = recall(
+                numbers(found), nearest(home.parent, data, questions)["hundredth"]
+            )
         print(f"  kb {name}: {rows[name]}", file=sys.stderr, flush=True)
     frequent = data.frequent_questions(len(questions))
     rows["lexical, frequent words"], _ = timed(search_kb.searcher(kb, "lexical"), frequent, server)
@@ -114,7 +134,10 @@ def measure_kb(home: Path, data: Data, questions: list[Question], database_url: 
         built["database_megabytes"] = round(size / 1e6, 1)
     else:
         rows["FTS5 alone"], _ = timed(plain_full_text(kb), questions[:20])
-        built |= {"database_megabytes": size_of(home), "side_index_megabytes": size_of(home / "side")}
+        built |= {
+            "database_megabytes": size_of(home),
+            "side_index_megabytes": size_of(home / "side"),
+        }
     built["rss_megabytes"] = memory()
     kb.close()
     return {"searches": rows, **built}
@@ -126,7 +149,9 @@ def numbers(found: list[list[str]]) -> list[list[int]]:
 
 def plain_full_text(kb: Any) -> Callable[[Question], Any]:
     """What SQLite's own full text takes for the same question, without a filter."""
-    query = sa.text("SELECT rowid FROM chunks_fts_1 WHERE chunks_fts_1 MATCH :words ORDER BY rank LIMIT 100")
+    query = sa.text(
+        "SELECT rowid FROM chunks_fts_1 WHERE chunks_fts_1 MATCH :words ORDER BY rank LIMIT 100"
+    )
 
     def search(question: Question) -> Any:
         words = " OR ".join(f'"{term}"' for term, _ in query_terms(question.text))
@@ -141,7 +166,9 @@ def in_time(name: str, work: Path, options: argparse.Namespace) -> dict[str, Any
     sizes = ["--chunks", str(options.chunks), "--queries", str(options.queries)]
     command = [sys.executable, __file__, "--peer", name, "--work", str(work), *sizes]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=options.peer_seconds, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, timeout=options.peer_seconds, check=True
+        )
     except subprocess.TimeoutExpired:
         return {"left_out": f"not filled and searched in {options.peer_seconds:.0f} s"}
     return json.loads(done.stdout)
@@ -151,7 +178,11 @@ def measure_peer(name: str, work: Path, data: Data, questions: list[Question]) -
     peer = PEERS[name](work / f"peers-{data.size}" / name.replace(" ", "-"), data)
     began = time.perf_counter()
     peer.fill()
-    rows = {"fill_seconds": round(time.perf_counter() - began, 1), "megabytes": size_of(peer.folder), "searches": {}}
+    rows = {
+        "fill_seconds": round(time.perf_counter() - began, 1),
+        "megabytes": size_of(peer.folder),
+        "searches": {},
+    }
     wanted = nearest(work, data, questions)["every"]
     if name == "qdrant-client local" and data.size > _QDRANT_MOST:
         questions, wanted = questions[:_FEW_QUESTIONS], wanted[:_FEW_QUESTIONS]
@@ -167,22 +198,33 @@ def measure_peer(name: str, work: Path, data: Data, questions: list[Question]) -
 def table(result: dict[str, Any]) -> str:
     """Every search as a line; multiples are of the same kind of search in kb."""
     own = result["kb"]["searches"]
-    lines = ["| engine | search | p50 ms | p99 ms | CPU ms | CPU, times kb | recall@10 |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| engine | search | p50 ms | p99 ms | CPU ms | CPU, times kb | recall@10 |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for engine, found in [("kb", result["kb"]), *result["peers"].items()]:
         if "left_out" in found:
             lines.append(f"| {engine} | left out: {found['left_out']} | | | | | |")
             continue
         for kind, row in found["searches"].items():
             base = own.get("lexical" if kind == "FTS5 alone" else kind)
-            times = f"{row['cpu'] / base['cpu']:.2f}" if base and (engine != "kb" or kind == "FTS5 alone") else ""
-            figures = f"{row['p50']} | {row['p99']} | {row['cpu']} | {times} | {row.get('recall', '')}"
+            times = (
+                f"{row['cpu'] / base['cpu']:.2f}"
+                if base and (engine != "kb" or kind == "FTS5 alone")
+                else ""
+            )
+            figures = (
+                f"{row['p50']} | {row['p99']} | {row['cpu']} | {times} | {row.get('recall', '')}"
+            )
             lines.append(f"| {engine} | {kind} | {figures} |")
     facts = {name: value for name, value in result["kb"].items() if name != "searches"}
     return "\n".join([f"{result['chunks']} chunks; kb: {facts}", "", *lines])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--chunks", type=int, default=100_000, help="a multiple of 100000")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--work", type=Path)
@@ -200,10 +242,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         home = work / f"kb-{data.size}"
-        result: dict[str, Any] = {"chunks": data.size, "kb": measure_kb(home, data, questions), "peers": {}}
+        result: dict[str, Any] = {
+            "chunks": data.size,
+            "kb": measure_kb(home, data, questions),
+            "peers": {},
+        }
         if options.database_url:
             url, _ = database(options.database_url, f"kb_search_{data.size}")
-            result["peers"]["kb on PostgreSQL"] = measure_kb(work / f"postgres-{data.size}", data, questions, url)
+            result["peers"]["kb on PostgreSQL"] = measure_kb(
+                work / f"postgres-{data.size}", data, questions, url
+            )
         for name in options.peers:
             result["peers"][name] = in_time(name, work, options)
     print(json.dumps(result) if options.json else table(result))

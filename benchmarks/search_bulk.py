@@ -27,7 +27,9 @@ QUERIES = 100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--modes", nargs="*", default=["lexical", "vector", "hybrid"])
@@ -45,7 +47,10 @@ def main() -> None:
 def measure(url: str, server: int, options: argparse.Namespace) -> None:
     documents, rounds = options.documents, options.rounds
     chance = random.Random(7)
-    vocabulary = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10))) for _ in range(WORDS)]
+    vocabulary = [
+        "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10)))
+        for _ in range(WORDS)
+    ]
     weights = [1 / (rank + 1) for rank in range(WORDS)]
 
     def text(words: int) -> str:
@@ -63,9 +68,13 @@ def measure(url: str, server: int, options: argparse.Namespace) -> None:
         for k in options.hits:
             queries = [{"query": text(6), "mode": mode, "k": k} for _ in range(QUERIES)]
             calls: dict[str, Callable[[], Any]] = {
-                "single": lambda queries=queries: [Caller(url).post("/search", query) for query in queries],
+                "single": lambda queries=queries: [
+                    Caller(url).post("/search", query) for query in queries
+                ],
                 "kept": lambda queries=queries: Caller(url, keep=True).each("/search", queries),
-                "bulk": lambda queries=queries: Caller(url).post("/search/bulk", {"queries": queries}),
+                "bulk": lambda queries=queries: Caller(url).post(
+                    "/search/bulk", {"queries": queries}
+                ),
             }
             wall: dict[str, list[float]] = {name: [] for name in calls}
             work: dict[str, list[float]] = {name: [] for name in calls}
@@ -109,8 +118,12 @@ class Caller:
         return [self.post(path, body) for body in bodies]
 
     def post(self, path: str, body: Any) -> Any:
-        connection = self._connection or http.client.HTTPConnection(self._address.hostname or "", self._address.port)
-        connection.request("POST", f"/api/v1{path}", json.dumps(body), {"Content-Type": "application/json"})
+        connection = self._connection or http.client.HTTPConnection(
+            self._address.hostname or "", self._address.port
+        )
+        connection.request(
+            "POST", f"/api/v1{path}", json.dumps(body), {"Content-Type": "application/json"}
+        )
         answer = json.loads(connection.getresponse().read())
         if self._keep:
             self._connection = connection

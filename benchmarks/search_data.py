@@ -35,7 +35,9 @@ class Data:
     def vocabulary(self) -> list[str]:
         """The frequent words are short, as in every language."""
         chance = np.random.default_rng(1)
-        syllables = [a + b for a in "bdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "ar", "en")]
+        syllables = [
+            a + b for a in "bdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "ar", "en")
+        ]
         words: dict[str, None] = {}
         while len(words) < WORDS:
             count = 1 + int(len(words) > 60) + int(len(words) > 3000) + int(chance.random() < 0.5)
@@ -52,7 +54,9 @@ class Data:
     def _centres(self) -> np.ndarray:
         return unit(np.random.default_rng(2).normal(size=(TOPICS, DIMENSIONS)))
 
-    def chunks(self, begin: int, end: int, *, only_vectors: bool = False) -> tuple[list[str], np.ndarray]:
+    def chunks(
+        self, begin: int, end: int, *, only_vectors: bool = False
+    ) -> tuple[list[str], np.ndarray]:
         """Texts and vectors; always the same for the same numbers, if asked for in whole thousands."""
         texts: list[str] = []
         vectors: list[np.ndarray] = []
@@ -61,12 +65,23 @@ class Data:
             lengths = chance.integers(60, 121, 1000)
             places = chance.random(int(lengths.sum()))
             if not only_vectors:
-                words = [self.vocabulary[rank] for rank in np.searchsorted(self._chances, places).tolist()]
+                words = [
+                    self.vocabulary[rank]
+                    for rank in np.searchsorted(self._chances, places).tolist()
+                ]
                 ends = np.cumsum(lengths).tolist()
-                texts += [" ".join(words[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
+                texts += [
+                    " ".join(words[end - length : end])
+                    for end, length in zip(ends, lengths.tolist(), strict=True)
+                ]
             # Some topics are much written about, most are not.
             topics = np.minimum((chance.pareto(0.7, 1000) * 20).astype(int), TOPICS - 1)
-            vectors.append(unit(self._centres[topics] + chance.normal(size=(1000, DIMENSIONS)) / np.sqrt(DIMENSIONS)))
+            vectors.append(
+                unit(
+                    self._centres[topics]
+                    + chance.normal(size=(1000, DIMENSIONS)) / np.sqrt(DIMENSIONS)
+                )
+            )
         return texts, np.concatenate(vectors)
 
     def batches(self, size: int = 10_000) -> Iterator[tuple[int, list[str], np.ndarray]]:
@@ -83,8 +98,14 @@ class Data:
             texts, vectors = self.chunks(number // 1000 * 1000, number // 1000 * 1000 + 1000)
             words = sorted(set(texts[number % 1000].split(" ")), key=rank.__getitem__)
             third = len(words) // 3
-            few = [*words[: third // 2 : max(1, third // 6)][:3], *words[third : 2 * third : max(1, third // 3)][:3], *words[-2:]]
-            near = vectors[number % 1000] + 0.6 * chance.normal(size=DIMENSIONS) / np.sqrt(DIMENSIONS)
+            few = [
+                *words[: third // 2 : max(1, third // 6)][:3],
+                *words[third : 2 * third : max(1, third // 3)][:3],
+                *words[-2:],
+            ]
+            near = vectors[number % 1000] + 0.6 * chance.normal(size=DIMENSIONS) / np.sqrt(
+                DIMENSIONS
+            )
             found.append(Question(" ".join(chance.permutation(few).tolist()), unit(near[None])[0]))
         return found
 
@@ -92,11 +113,18 @@ class Data:
         """Three words each of which many chunks have; without a vector."""
         chance = np.random.default_rng(5)
         words = self.vocabulary[5:60]
-        return [Question(" ".join(chance.choice(words, 3, replace=False).tolist()), np.zeros(0)) for _ in range(count)]
+        return [
+            Question(" ".join(chance.choice(words, 3, replace=False).tolist()), np.zeros(0))
+            for _ in range(count)
+        ]
 
 
 def tags_of(document: int) -> list[str]:
-    return [name for name, every in (("tenth", TENTH), ("hundredth", HUNDREDTH)) if document % every == 0]
+    return [
+        name
+        for name, every in (("tenth", TENTH), ("hundredth", HUNDREDTH))
+        if document % every == 0
+    ]
 
 
 def path_of(document: int) -> str:

@@ -66,10 +66,15 @@ def fill(kb: KB, data: Data) -> float:
         own = begin < _OWN_SHARE * data.size
         with kb.store.write(Actor().organization_id if own else OTHER) as tx:
             if begin == 0:
-                tx.execute(sa.insert(organizations).values(id=OTHER, name="other", created_at=now()))
+                tx.execute(
+                    sa.insert(organizations).values(id=OTHER, name="other", created_at=now())
+                )
             space = active_space(tx) or create_space(tx, MODEL, DIMENSIONS)
             _insert(tx, begin, texts)
-            rows = [(begin + i + 1, index_fields([title(begin + i), "", text])) for i, text in enumerate(texts)]
+            rows = [
+                (begin + i + 1, index_fields([title(begin + i), "", text]))
+                for i, text in enumerate(texts)
+            ]
             tx.text.add(rows)
             embedded = [(begin + i + 1, vector.tobytes()) for i, vector in enumerate(vectors)]
             tx.vector_index(space.index_name).add(embedded)
@@ -83,12 +88,37 @@ def title(chunk: int) -> str:
 def _insert(tx: Any, begin: int, texts: list[str]) -> None:
     time_now, owner = now(), tx.organization_id
     numbers = range(begin // CHUNKS_PER_DOCUMENT, (begin + len(texts)) // CHUNKS_PER_DOCUMENT)
-    common = {"organization_id": owner, "doc_type": "note", "media": "text/plain", "trust": "primary", "metadata": {}}
-    common |= {"lang": "en", "bytes": 1, "chunk_count": CHUNKS_PER_DOCUMENT, "created_at": time_now, "updated_at": time_now}
+    common = {
+        "organization_id": owner,
+        "doc_type": "note",
+        "media": "text/plain",
+        "trust": "primary",
+        "metadata": {},
+    }
+    common |= {
+        "lang": "en",
+        "bytes": 1,
+        "chunk_count": CHUNKS_PER_DOCUMENT,
+        "created_at": time_now,
+        "updated_at": time_now,
+    }
     common |= {"indexed_at": time_now}
-    rows = [{**common, "id": n + 1, "title": f"document {n}", "path": path_of(n), "content_hash": f"{n:064x}"} for n in numbers]
+    rows = [
+        {
+            **common,
+            "id": n + 1,
+            "title": f"document {n}",
+            "path": path_of(n),
+            "content_hash": f"{n:064x}",
+        }
+        for n in numbers
+    ]
     tx.execute(sa.insert(documents), rows)
-    tags = [{"organization_id": owner, "document_id": n + 1, "tag": tag} for n in numbers for tag in tags_of(n)]
+    tags = [
+        {"organization_id": owner, "document_id": n + 1, "tag": tag}
+        for n in numbers
+        for tag in tags_of(n)
+    ]
     tx.execute(sa.insert(document_tags), tags)
     tx.execute(
         sa.insert(chunks),
@@ -133,7 +163,9 @@ def searcher(kb: KB, mode: str, organization: str | None = None, **filters: Any)
 def exact(data: Data, questions: list[Question]) -> dict[str, list[list[int]]]:
     """The ten nearest by comparing all: of every chunk, of the own organization's, and of the hundredth of those."""
     asked = np.stack([question.vector for question in questions])
-    best: dict[str, list[np.ndarray]] = {name: [np.empty((0, 2)) for _ in questions] for name in ("every", "own", "hundredth")}
+    best: dict[str, list[np.ndarray]] = {
+        name: [np.empty((0, 2)) for _ in questions] for name in ("every", "own", "hundredth")
+    }
     for begin in range(0, data.size, _AT_ONCE):
         numbers = np.arange(begin, min(begin + _AT_ONCE, data.size))
         scores = data.chunks(begin, begin + len(numbers), only_vectors=True)[1] @ asked.T
@@ -141,9 +173,13 @@ def exact(data: Data, questions: list[Question]) -> dict[str, list[list[int]]]:
         tagged = numbers // CHUNKS_PER_DOCUMENT % HUNDREDTH == 0
         for name, mask in (("every", numbers >= 0), ("own", own), ("hundredth", own & tagged)):
             for i in range(len(questions)):
-                pairs = np.concatenate([best[name][i], np.column_stack([scores[mask, i], numbers[mask]])])
+                pairs = np.concatenate(
+                    [best[name][i], np.column_stack([scores[mask, i], numbers[mask]])]
+                )
                 best[name][i] = pairs[np.argsort(-pairs[:, 0])[:10]]
-    return {name: [pairs[:, 1].astype(int).tolist() for pairs in found] for name, found in best.items()}
+    return {
+        name: [pairs[:, 1].astype(int).tolist() for pairs in found] for name, found in best.items()
+    }
 
 
 def number_of(chunk_id: str) -> int:
@@ -155,14 +191,18 @@ class HttpServer:
 
     def __init__(self, kb: KB) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self._server = uvicorn.Server(uvicorn.Config(create_app(kb), log_config=None, access_log=False))
+        self._server = uvicorn.Server(
+            uvicorn.Config(create_app(kb), log_config=None, access_log=False)
+        )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
         self._connection = http.client.HTTPConnection(*self._socket.getsockname())
 
     def search(self, question: Question) -> Any:
         body = json.dumps({"query": question.text, "mode": "hybrid", "k": 10})
-        self._connection.request("POST", "/api/v1/search", body, {"Content-Type": "application/json"})
+        self._connection.request(
+            "POST", "/api/v1/search", body, {"Content-Type": "application/json"}
+        )
         answer = self._connection.getresponse()
         found = json.loads(answer.read())
         assert answer.status == 200, found

@@ -98,7 +98,9 @@ class Tantivy(Peer):
             query = index.parse_query(question.text, ["text"])
             if tag:
                 must = tantivy.Query.term_query(schema, "tag", tag)
-                query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, must)])
+                query = tantivy.Query.boolean_query(
+                    [(tantivy.Occur.Must, query), (tantivy.Occur.Must, must)]
+                )
             hits = searcher.search(query, POOL).hits
             return [searcher.doc(address)["id"][0] for _, address in hits]
 
@@ -121,7 +123,9 @@ class Lance(Peer):
 
         fields = [pa.field("id", pa.int64()), pa.field("text", pa.string())]
         fields += [pa.field("vector", pa.list_(pa.float32(), 256)), pa.field("tenth", pa.bool_())]
-        schema = pa.schema([*fields, pa.field("hundredth", pa.bool_()), pa.field("folder", pa.string())])
+        schema = pa.schema(
+            [*fields, pa.field("hundredth", pa.bool_()), pa.field("folder", pa.string())]
+        )
         table = database.create_table("chunks", batches(), schema=schema, mode="overwrite")
         table.create_fts_index("text", use_tantivy=False, with_position=False)
         table.create_scalar_index("hundredth", index_type="BITMAP")
@@ -144,15 +148,26 @@ class Lance(Peer):
 
         def vector(question: Question, where: str | None = None) -> list[int]:
             query = refined(table.search(question.vector)).limit(POOL).select(columns)
-            return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
+            return [
+                row["id"]
+                for row in (query.where(where, prefilter=True) if where else query).to_list()
+            ]
 
         def lexical(question: Question, where: str | None = None) -> list[int]:
             query = table.search(question.text, query_type="fts").limit(POOL).select(columns)
-            return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
+            return [
+                row["id"]
+                for row in (query.where(where, prefilter=True) if where else query).to_list()
+            ]
 
         def hybrid(question: Question, where: str | None = None) -> list[int]:
-            query = refined(table.search(query_type="hybrid").vector(question.vector).text(question.text)).limit(POOL)
-            return [row["id"] for row in (query.where(where, prefilter=True) if where else query).to_list()]
+            query = refined(
+                table.search(query_type="hybrid").vector(question.vector).text(question.text)
+            ).limit(POOL)
+            return [
+                row["id"]
+                for row in (query.where(where, prefilter=True) if where else query).to_list()
+            ]
 
         only = "hundredth = true"
         return {
@@ -168,10 +183,14 @@ class Chroma(Peer):
     name = "chromadb"
 
     def load(self) -> None:
-        collection = self._client().create_collection("chunks", configuration={"hnsw": {"space": "cosine"}}, get_or_create=True)
+        collection = self._client().create_collection(
+            "chunks", configuration={"hnsw": {"space": "cosine"}}, get_or_create=True
+        )
         for begin, _, vectors in self.data.batches(5000):
             numbers = range(begin, begin + len(vectors))
-            flags = [{"hundredth": "hundredth" in tags_of(document_of(number))} for number in numbers]
+            flags = [
+                {"hundredth": "hundredth" in tags_of(document_of(number))} for number in numbers
+            ]
             # Its text search only tells whether a document holds a string, so it gets no text.
             collection.add([str(number) for number in numbers], embeddings=vectors, metadatas=flags)  # type: ignore[arg-type]
 
@@ -179,16 +198,23 @@ class Chroma(Peer):
         import chromadb
         from chromadb.config import Settings
 
-        return chromadb.PersistentClient(str(self.folder / "chroma"), Settings(anonymized_telemetry=False))
+        return chromadb.PersistentClient(
+            str(self.folder / "chroma"), Settings(anonymized_telemetry=False)
+        )
 
     def searches(self) -> dict[str, Search]:
         collection = self._client().get_collection("chunks", embedding_function=None)
 
         def vector(question: Question, where: Any = None) -> list[int]:
-            found = collection.query(query_embeddings=[question.vector], n_results=POOL, where=where, include=[])
+            found = collection.query(
+                query_embeddings=[question.vector], n_results=POOL, where=where, include=[]
+            )
             return [int(number) for number in found["ids"][0]]
 
-        return {"vector": vector, "vector, 1 %": lambda question: vector(question, {"hundredth": True})}
+        return {
+            "vector": vector,
+            "vector, 1 %": lambda question: vector(question, {"hundredth": True}),
+        }
 
 
 class Qdrant(Peer):
@@ -222,7 +248,9 @@ class Qdrant(Peer):
         only = models.Filter(must=[condition])
 
         def vector(question: Question, where: Any = None) -> list[int]:
-            found = self._client.query_points("chunks", query=question.vector.tolist(), limit=POOL, query_filter=where)
+            found = self._client.query_points(
+                "chunks", query=question.vector.tolist(), limit=POOL, query_filter=where
+            )
             return [point.id for point in found.points]  # type: ignore[misc]
 
         return {"vector": vector, "vector, 1 %": lambda question: vector(question, only)}

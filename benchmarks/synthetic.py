@@ -41,7 +41,9 @@ class Item:
         return self.document % 2 == 0
 
 
-def items(documents: int, chunks_each: int, *, words: int = 60, dimensions: int = 256, seed: int = 1) -> Iterator[list[Item]]:
+def items(
+    documents: int, chunks_each: int, *, words: int = 60, dimensions: int = 256, seed: int = 1
+) -> Iterator[list[Item]]:
     """The chunks, in batches of whole documents; the same ones for the same arguments."""
     random = np.random.default_rng(seed)
     vocabulary = np.array([f"w{number:x}" for number in range(_VOCABULARY)])
@@ -65,7 +67,13 @@ def items(documents: int, chunks_each: int, *, words: int = 60, dimensions: int 
         ]
 
 
-def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organization_id: str = DEFAULT_ORGANIZATION) -> None:
+def fill(
+    kb: KB,
+    batches: Iterator[list[Item]],
+    *,
+    files: bool = False,
+    organization_id: str = DEFAULT_ORGANIZATION,
+) -> None:
     """Write the items to an organization, beside what is there, all in one transaction."""
     time = now()
     with kb.store.write(organization_id) as tx:
@@ -81,7 +89,9 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
         before = run("SELECT coalesce(max(id), 0) FROM documents").scalar_one()
         for batch in batches:
             if before:
-                batch = [dataclasses.replace(item, document=before + item.document) for item in batch]
+                batch = [
+                    dataclasses.replace(item, document=before + item.document) for item in batch
+                ]
             sizes: dict[int, int] = {}
             for item in batch:
                 sizes[item.document] = sizes.get(item.document, 0) + 1
@@ -91,13 +101,28 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                 "chunk_count, file, created_at, updated_at, indexed_at) "
                 "VALUES (?, ?, 'note', ?, ?, 'markdown', 'primary', '{}', ?, 8, ?, ?, ?, ?, ?)",
                 [
-                    (n, owner, f"document {n}", f"{n}.md", _digest(str(n)), size, keys[n], time, time, time)
+                    (
+                        n,
+                        owner,
+                        f"document {n}",
+                        f"{n}.md",
+                        _digest(str(n)),
+                        size,
+                        keys[n],
+                        time,
+                        time,
+                        time,
+                    )
                     for n, size in sizes.items()
                 ],
             )
             insert(
                 "INSERT INTO document_tags (organization_id, document_id, tag) VALUES (?, ?, ?)",
-                [(owner, n, tag) for n in sizes for tag in (("all", "old") if n % 2 == 0 else ("all",))],
+                [
+                    (owner, n, tag)
+                    for n in sizes
+                    for tag in (("all", "old") if n % 2 == 0 else ("all",))
+                ],
             )
             numbered = list(enumerate(batch, number + 1))
             number += len(batch)
@@ -105,11 +130,24 @@ def fill(kb: KB, batches: Iterator[list[Item]], *, files: bool = False, organiza
                 "INSERT INTO chunks (seq, id, organization_id, document_id, job_id, chunk_index, content, content_hash, "
                 "metadata, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (seq, i.id, owner, i.document, i.id, i.index, i.text, _digest(i.text), json.dumps({"lines": [1, 2]}), time)
+                    (
+                        seq,
+                        i.id,
+                        owner,
+                        i.document,
+                        i.id,
+                        i.index,
+                        i.text,
+                        _digest(i.text),
+                        json.dumps({"lines": [1, 2]}),
+                        time,
+                    )
                     for seq, i in numbered
                 ],
             )
-            texts = [(seq, index_fields([f"document {i.document}", "", i.text])) for seq, i in numbered]
+            texts = [
+                (seq, index_fields([f"document {i.document}", "", i.text])) for seq, i in numbered
+            ]
             tx.text.add(texts)
             tx.vector_index(space.index_name).add([(seq, i.vector) for seq, i in numbered])
         for table in (documents, chunks):

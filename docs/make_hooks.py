@@ -10,7 +10,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SOURCES = {
     "host": HERE.parent / "kb_framework" / "hookspecs.py",
-    **{path.parent.parent.name: path for path in sorted(HERE.parent.glob("plugins/*/kb_*/hookspecs.py"))},
+    **{
+        path.parent.parent.name: path
+        for path in sorted(HERE.parent.glob("plugins/*/kb_*/hookspecs.py"))
+    },
 }
 TARGET = HERE / "hooks.md"
 
@@ -60,16 +63,27 @@ class Hook:
     @property
     def exception(self) -> str:
         """The docstring's own sentence about exceptions."""
-        found = re.search(r"An exception (?:here |in a step )?(\w[^.;]*)[.;]", " ".join(self.body.split()))
+        found = re.search(
+            r"An exception (?:here |in a step )?(\w[^.;]*)[.;]", " ".join(self.body.split())
+        )
         if found is None:
-            raise SystemExit(f"{self.name}: its docstring must say what an exception does: 'An exception …'")
+            raise SystemExit(
+                f"{self.name}: its docstring must say what an exception does: 'An exception …'"
+            )
         return found.group(1).replace("marks the plugin as failed", "the plugin has failed")
 
 
 def read_hooks(source: str, caller: str) -> list[Hook]:
     in_flight = source.partition("\n# In flight\n")[0].count("\n") + 1
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name.startswith("kb_")]
-    return [_hook(node, caller, "In flight" if node.lineno > in_flight else "Registration") for node in functions]
+    functions = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("kb_")
+    ]
+    return [
+        _hook(node, caller, "In flight" if node.lineno > in_flight else "Registration")
+        for node in functions
+    ]
 
 
 def _hook(node: ast.FunctionDef, caller: str, part: str) -> Hook:
@@ -86,7 +100,9 @@ def _hook(node: ast.FunctionDef, caller: str, part: str) -> Hook:
         part=part,
         signature=f"def {node.name}({ast.unparse(node.args)}) -> {returns}",
         returns=returns,
-        first_result=any("firstresult" in ast.unparse(decorator) for decorator in node.decorator_list),
+        first_result=any(
+            "firstresult" in ast.unparse(decorator) for decorator in node.decorator_list
+        ),
         summary=summary,
         # Formatted as a module of its own: two lines before a function.
         body=body.strip().replace("\n\n@hookimpl", "\n\n\n@hookimpl"),
@@ -100,13 +116,23 @@ def render() -> str:
     lines = [INTRODUCTION]
     for part in ("Registration", "In flight"):
         chosen = [hook for hook in hooks if hook.part == part]
-        lines += [f"# {part}\n", "| hook | called by | what it does | answers are | an exception |", "|---|---|---|---|---|"]
         lines += [
-            f"| [{h.name}](#{h.name}) | {h.caller} | {h.summary.rstrip('.')} | {h.combined} | {h.exception} |" for h in chosen
+            f"# {part}\n",
+            "| hook | called by | what it does | answers are | an exception |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| [{h.name}](#{h.name}) | {h.caller} | {h.summary.rstrip('.')} | {h.combined} | {h.exception} |"
+            for h in chosen
         ]
         lines.append("")
         for hook in chosen:
-            lines += [f"## {hook.name}\n", f"```text\n{hook.signature}\n```\n", hook.summary + "\n", hook.body + "\n"]
+            lines += [
+                f"## {hook.name}\n",
+                f"```text\n{hook.signature}\n```\n",
+                hook.summary + "\n",
+                hook.body + "\n",
+            ]
     return "\n".join(lines).rstrip() + "\n"
 
 

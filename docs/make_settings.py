@@ -24,7 +24,11 @@ def render(page: str) -> str:
 def _rows() -> list[str]:
     plugins = Plugins(read_bootstrap({}))
     built_in = {info.name for info in plugins.infos if info.distribution == HOST_DISTRIBUTION}
-    sections = [section for section in plugins.settings if plugins.settings.plugin_of(section.name) in built_in]
+    sections = [
+        section
+        for section in plugins.settings
+        if plugins.settings.plugin_of(section.name) in built_in
+    ]
     rows = _table("KB_", HostSettings)
     for section in sections:
         rows += _table(section.prefix, resolve(section.target))
@@ -33,7 +37,10 @@ def _rows() -> list[str]:
 
 def _table(prefix: str, model: type[Section]) -> list[str]:
     fields = model.model_fields.items()
-    return [f"| `{prefix}{name.upper()}` | {_shown(name, info.default)} | {info.description} |\n" for name, info in fields]
+    return [
+        f"| `{prefix}{name.upper()}` | {_shown(name, info.default)} | {info.description} |\n"
+        for name, info in fields
+    ]
 
 
 def _shown(name: str, default: Any) -> str:

@@ -43,7 +43,10 @@ class Access:
         if refused and credentials.key is None:
             raise Unauthorized("a key is needed", hint="send it as: Authorization: Bearer KEY")
         if found is None and credentials.key is not None:
-            raise Unauthorized("no active plugin recognises this key", hint="kb plugins shows which plugins are switched off")
+            raise Unauthorized(
+                "no active plugin recognises this key",
+                hint="kb plugins shows which plugins are switched off",
+            )
         return found
 
     def used(self, times: Mapping[str, str]) -> None:

@@ -11,7 +11,13 @@ from typing import Any
 from kb_framework.access import Access
 from kb_framework.api import Migration, resolve
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
-from kb_framework.data_folder import DATABASE, finish_switch, is_empty, remove_leftovers, require_no_files
+from kb_framework.data_folder import (
+    DATABASE,
+    finish_switch,
+    is_empty,
+    remove_leftovers,
+    require_no_files,
+)
 from kb_framework.errors import FilesUnreachable, KBError, StoreUnusable
 from kb_framework.files import NoFiles, open_files
 from kb_framework.operations import Dispatcher
@@ -86,7 +92,9 @@ class KB:
         self.store = store
         self.access = Access(store, plugins)
         self.services = Services(self)
-        self.files = open_files(plugins.file_stores, settings.host.files_url, settings.host.data_dir)
+        self.files = open_files(
+            plugins.file_stores, settings.host.files_url, settings.host.data_dir
+        )
         self.selector = Selector(plugins)
         self.mutation = Mutation(store, plugins, settings.host, self.services)
         self.retrieval = Retrieval(plugins, settings.host, self.build)
@@ -103,7 +111,13 @@ class KB:
         try:
             maker = resolve(target)
             wanted = inspect.signature(maker).parameters.values()
-            return maker(**{item.name: self._part(plugin, item.name) for item in wanted if self._is_given(item)})
+            return maker(
+                **{
+                    item.name: self._part(plugin, item.name)
+                    for item in wanted
+                    if self._is_given(item)
+                }
+            )
         except KBError:
             raise
         except Exception as error:
@@ -129,7 +143,9 @@ class KB:
             return getattr(self, name)
         if name in self.services:
             return self.services[name]
-        raise TypeError(f"nothing is called {name!r}: a parameter names a part of the host or a service")
+        raise TypeError(
+            f"nothing is called {name!r}: a parameter names a part of the host or a service"
+        )
 
     def close(self) -> None:
         self.services.close()
@@ -175,7 +191,9 @@ def open_store(settings: Settings, plugins: Plugins, *, beside_files: bool = Fal
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreUnusable(f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR") from None
+        raise StoreUnusable(
+            f"the data folder {data_dir} cannot be made: {error.strerror}", hint="set KB_DATA_DIR"
+        ) from None
     finish_switch(data_dir)
     remove_leftovers(data_dir)
     files = open_files(plugins.file_stores, host.files_url, data_dir)
@@ -204,4 +222,6 @@ def open_store(settings: Settings, plugins: Plugins, *, beside_files: bool = Fal
 
 
 def plugin_steps(plugins: Plugins) -> dict[str, list[Migration]]:
-    return by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
+    return by_plugin(
+        (plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items()
+    )

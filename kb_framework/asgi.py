@@ -36,11 +36,15 @@ class AsgiTransport(Requests):
         self._on_close = on_close
         self._authorization = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="kb-engine", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="kb-engine", daemon=True
+        )
         self._thread.start()
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        return asyncio.run_coroutine_threadsafe(self._call(method, target, headers, body), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            self._call(method, target, headers, body), self._loop
+        ).result()
 
     def exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
@@ -62,12 +66,17 @@ class AsgiTransport(Requests):
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "root_path": "",
-            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()],
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in fields.items()
+            ],
             "client": ("127.0.0.1", os.getpid()),
             "server": ("localhost", 80),
         }
 
-    async def _call(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
+    async def _call(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Reply:
         scope = self._scope(method, target, {"content-length": str(len(body)), **headers})
         answered = asyncio.Event()
         sent: list[Any] = []
@@ -86,8 +95,13 @@ class AsgiTransport(Requests):
 
         await self._app(scope, receive, send)
         start = next(message for message in sent if message["type"] == "http.response.start")
-        payload = b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
-        received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
+        payload = b"".join(
+            message.get("body", b"") for message in sent if message["type"] == "http.response.body"
+        )
+        received = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in start["headers"]
+        }
         return Reply(start["status"], received, payload)
 
     async def _abandon(self) -> None:
@@ -108,7 +122,10 @@ class AsgiTransport(Requests):
 
 @contextmanager
 def _stream(
-    app: Callable[..., Any], loop: asyncio.AbstractEventLoop, scope: Mapping[str, Any], body: Iterable[bytes]
+    app: Callable[..., Any],
+    loop: asyncio.AbstractEventLoop,
+    scope: Mapping[str, Any],
+    body: Iterable[bytes],
 ) -> Iterator[StreamedReply]:
     """Runs the application on its loop; the reader's pace holds back the writer."""
     waiting: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
@@ -153,7 +170,10 @@ def _stream(
     running = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
         start = take()
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in start["headers"]
+        }
         yield StreamedReply(start["status"], headers, parts())
     finally:
         loop.call_soon_threadsafe(gone.set)

@@ -39,7 +39,9 @@ TOML_NAME = "kb.toml"
 _RENAMED = {"embeddings": "models", "kb-framework:embeddings": "kb-framework:models"}
 _DOTENV_NAME = ".env"
 _LOOKED_AT_BYTES = 1 << 16
-_ASSIGNMENT = re.compile(rb"^[ \t]*(?:export[ \t]+)?KB_[A-Z0-9_]+[ \t]*=", re.MULTILINE | re.IGNORECASE)
+_ASSIGNMENT = re.compile(
+    rb"^[ \t]*(?:export[ \t]+)?KB_[A-Z0-9_]+[ \t]*=", re.MULTILINE | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class Source:
             # A setting whose value is itself a table.
             found.append((top, self.values[top]))
         if len(found) > 1:
-            raise ConfigInvalid(f"{variable} is set twice in {self.name}: {found[0][0]} and {found[1][0]}")
+            raise ConfigInvalid(
+                f"{variable} is set twice in {self.name}: {found[0][0]} and {found[1][0]}"
+            )
         return (f"{found[0][0]} in {self.name}", found[0][1]) if found else None
 
     def leaves(self) -> Iterator[tuple[str, str, Any]]:
@@ -108,7 +112,8 @@ class Bootstrap:
 def read_bootstrap(environ: Mapping[str, str] | None = None) -> Bootstrap:
     environ = os.environ if environ is None else environ
     environment = Source(
-        "environment", {name.upper(): value for name, value in environ.items() if name.upper().startswith("KB_")}
+        "environment",
+        {name.upper(): value for name, value in environ.items() if name.upper().startswith("KB_")},
     )
     if chosen := environment.values.get("KB_CONFIG_FILE"):
         file = Path(chosen).expanduser()
@@ -130,15 +135,19 @@ def _bootstrap(sources: tuple[Source, ...], data_dir: Path, config_file: Path) -
     if engine_url and not _is_address(str(engine_url)):
         raise ConfigInvalid(f"KB_ENGINE_URL is {shown!r}: it must look like http://127.0.0.1:8420")
     if engine_url and "@" in urlsplit(str(engine_url)).netloc:
-        raise ConfigInvalid(f"KB_ENGINE_URL is {shown!r}: it holds a name or a password; give the key with KB_API_KEY")
+        raise ConfigInvalid(
+            f"KB_ENGINE_URL is {shown!r}: it holds a name or a password; give the key with KB_API_KEY"
+        )
     return Bootstrap(
         data_dir=data_dir,
         config_file=config_file,
         engine_url=engine_url,
         api_key=_first(sources, "KB_API_KEY") or None,
-        disabled_plugins=_plugin_names(_first(sources, "KB_DISABLED_PLUGINS")) | _disabled_by_command(data_dir),
+        disabled_plugins=_plugin_names(_first(sources, "KB_DISABLED_PLUGINS"))
+        | _disabled_by_command(data_dir),
         required_plugins=_plugin_names(_first(sources, "KB_REQUIRED_PLUGINS")),
-        trace_hooks=str(_first(sources, "KB_TRACE_HOOKS") or "").lower() in {"1", "true", "yes", "on"},
+        trace_hooks=str(_first(sources, "KB_TRACE_HOOKS") or "").lower()
+        in {"1", "true", "yes", "on"},
         nothing_else=not {name for source in sources for name in source.variables()} - _KNOWN,
         sources=sources,
     )
@@ -208,7 +217,9 @@ def _is_same(file: Path, name: str) -> bool:
 
 
 def _read_folder(folder: Path) -> tuple[Source, ...]:
-    return tuple(_read_file(file) for name in (_DOTENV_NAME, TOML_NAME) if _exists(file := folder / name))
+    return tuple(
+        _read_file(file) for name in (_DOTENV_NAME, TOML_NAME) if _exists(file := folder / name)
+    )
 
 
 def _exists(file: Path) -> bool:
@@ -217,7 +228,9 @@ def _exists(file: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise ConfigInvalid(f"{file} cannot be read: {error.strerror}", hint="set KB_DATA_DIR to a folder of yours") from None
+        raise ConfigInvalid(
+            f"{file} cannot be read: {error.strerror}", hint="set KB_DATA_DIR to a folder of yours"
+        ) from None
     return True
 
 
@@ -235,7 +248,9 @@ def _read_file(file: Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{file} cannot be read: {error}") from None
     wanted = {name.upper(): value for name, value in found.items() if value is not None}
-    return Source(str(file), {name: value for name, value in wanted.items() if name.startswith("KB_")})
+    return Source(
+        str(file), {name: value for name, value in wanted.items() if name.startswith("KB_")}
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -256,7 +271,9 @@ def _disabled_by_command(data_dir: Path) -> frozenset[str]:
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigInvalid(f"{path} cannot be read: {error}", hint="delete it, then disable plugins again") from None
+        raise ConfigInvalid(
+            f"{path} cannot be read: {error}", hint="delete it, then disable plugins again"
+        ) from None
 
 
 def _plugin_names(value: Any) -> frozenset[str]:

@@ -39,7 +39,9 @@ class Engine:
     models: `engine.call(SEARCH, SearchIn(query="keys"))` returns a `SearchOut`.
     """
 
-    def __init__(self, transport: Requests, plugins: Plugins | None = None, reader: Reader = "person") -> None:
+    def __init__(
+        self, transport: Requests, plugins: Plugins | None = None, reader: Reader = "person"
+    ) -> None:
         self._transport = transport
         self._plugins = plugins
         self._reader: Reader = reader
@@ -57,9 +59,13 @@ class Engine:
         from kb_framework.operations import output_type
 
         values = cast(Any, body).model_dump(mode="json", exclude_unset=True)
-        return TypeAdapter(output_type(operation)).validate_python(self.run(operation, values, content))
+        return TypeAdapter(output_type(operation)).validate_python(
+            self.run(operation, values, content)
+        )
 
-    def run(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any = None) -> Any:
+    def run(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any = None
+    ) -> Any:
         """Call an operation with JSON data and return JSON data. Fields that are None are not sent."""
         return self._transport.call(operation, given(**values), content, self._reader)
 
@@ -86,13 +92,17 @@ class Engine:
 
     # Requests of routes that are not stated as operations
 
-    def request(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **sent: Any) -> Reply:
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **sent: Any
+    ) -> Reply:
         return self._transport.send_request(method, path, params or {}, self._reader, **sent)
 
     def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
         return self.upload_files(path, [("file", filename, data)], fields)
 
-    def upload_files(self, path: str, files: Sequence[tuple[str, str, bytes]], fields: Mapping[str, Any]) -> Any:
+    def upload_files(
+        self, path: str, files: Sequence[tuple[str, str, bytes]], fields: Mapping[str, Any]
+    ) -> Any:
         return decoded(self.request("POST", path, fields=fields, files=files))
 
     def lines(self, path: str, body: Any) -> Iterator[Any]:
@@ -100,7 +110,9 @@ class Engine:
         return self._transport.lines(path, body, self._reader)
 
     def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:
-        return self._transport.send_parts("POST", target_of(path, params), headers_of(self._reader), parts, length)
+        return self._transport.send_parts(
+            "POST", target_of(path, params), headers_of(self._reader), parts, length
+        )
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or self._plugins is None:
@@ -108,7 +120,9 @@ class Engine:
         item = self._plugins.client_methods.get(name)
         if item is not None:
             function = resolve(item.target)
-            return functools.partial(function(self._plugins, name) if item.build else function, self)
+            return functools.partial(
+                function(self._plugins, name) if item.build else function, self
+            )
         return functools.partial(self._by_name, self._operation(name))
 
     def _by_name(self, operation: Operation[Any, Any], /, *positional: Any, **values: Any) -> Any:
@@ -123,11 +137,17 @@ class Engine:
             return b"".join(self._transport.download(operation, given(**values), self._reader))
         return self.run(operation, values, content)
 
-    def _named(self, operation: Operation[Any, Any], positional: Sequence[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    def _named(
+        self, operation: Operation[Any, Any], positional: Sequence[Any], values: Mapping[str, Any]
+    ) -> dict[str, Any]:
         from kb_framework.operations import input_model
 
         assert self._plugins
-        fields = [name for name in input_model(self._plugins, operation).model_fields if name not in values]
+        fields = [
+            name
+            for name in input_model(self._plugins, operation).model_fields
+            if name not in values
+        ]
         if len(positional) > len(fields):
             raise TypeError(f"{operation.name} takes these fields: {', '.join(fields)}")
         return {**dict(zip(fields, positional, strict=False)), **values}
@@ -170,7 +190,10 @@ def _warn_of_differences(running: Running, plugins: Plugins) -> None:
     found = differences(running.plugins, plugins.prints) if running.plugins is not None else {}
     if found:
         listed = "; ".join(f"{name} is {words}" for name, words in found.items())
-        log.warning("the running engine has other plugins than this command: %s. Restart kb serve to use these", listed)
+        log.warning(
+            "the running engine has other plugins than this command: %s. Restart kb serve to use these",
+            listed,
+        )
 
 
 def given(**values: Any) -> dict[str, Any]:

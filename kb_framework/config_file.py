@@ -44,7 +44,9 @@ def changed(text: str, variable: str, key: str, value: Any) -> str:
         _insert(lines, table, f"{name} = {_written(value)}")
     result = "\n".join(lines) + "\n" if lines else ""
     if not _is_right(result, text, variable, value):
-        raise ConfigInvalid("the file is written in a way that cannot be changed here: edit it by hand")
+        raise ConfigInvalid(
+            "the file is written in a way that cannot be changed here: edit it by hand"
+        )
     return result
 
 
@@ -65,7 +67,9 @@ def _find(lines: list[str], variable: str) -> tuple[int, int, str] | None:
     for number, line in enumerate(lines):
         if header := _HEADER.fullmatch(line):
             table = header[1]
-        elif (entry := _ENTRY.match(line)) and variable_of([*([table] if table else []), entry[1]]) == variable:
+        elif (entry := _ENTRY.match(line)) and variable_of(
+            [*([table] if table else []), entry[1]]
+        ) == variable:
             return number, _end(lines, number), table
     return None
 
@@ -97,8 +101,14 @@ def _comment(lines: list[str]) -> str:
 
 def _insert(lines: list[str], table: str, entry: str) -> None:
     if not table:
-        first = next((number for number, line in enumerate(lines) if _ANY_HEADER.match(line)), len(lines))
-        while first and (not lines[first - 1].strip() or lines[first - 1].lstrip().startswith("#")) and first < len(lines):
+        first = next(
+            (number for number, line in enumerate(lines) if _ANY_HEADER.match(line)), len(lines)
+        )
+        while (
+            first
+            and (not lines[first - 1].strip() or lines[first - 1].lstrip().startswith("#"))
+            and first < len(lines)
+        ):
             first -= 1
         lines.insert(first, entry)
         return
@@ -121,7 +131,11 @@ def _written(value: Any) -> str:
 def _flat(toml: str) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tomllib.loads(toml).items():
-        flat |= {variable_of((key, name)): item for name, item in value.items()} if isinstance(value, dict) else {}
+        flat |= (
+            {variable_of((key, name)): item for name, item in value.items()}
+            if isinstance(value, dict)
+            else {}
+        )
         flat |= {variable_of((key,)): value} if not isinstance(value, dict) else {}
     return flat
 

@@ -59,7 +59,11 @@ def abandoned(parent: Path, *prefixes: str) -> list[Path]:
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
-            if entry.name.startswith(prefixes) and entry.is_dir(follow_symlinks=False) and _is_abandoned(Path(entry.path)):
+            if (
+                entry.name.startswith(prefixes)
+                and entry.is_dir(follow_symlinks=False)
+                and _is_abandoned(Path(entry.path))
+            ):
                 found.append(Path(entry.path))
     return sorted(found)
 

@@ -21,7 +21,9 @@ class KBError(Exception):
     http_status = 500
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None, code: str | None = None, **details: Any) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: str | None = None, **details: Any
+    ) -> None:
         # Here, so that no edge, log or record can show a password that was part of an address.
         self.message = masked(message)
         self.hint = masked(hint) if hint else hint
@@ -267,7 +269,12 @@ class OutOfMemory(KBError):
         super().__init__("there is not enough memory for this request", hint=hint)
 
 
-_NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "can't start new thread", "out of memory")
+_NO_MEMORY = (
+    "Cannot allocate memory",
+    "failed to map segment",
+    "can't start new thread",
+    "out of memory",
+)
 
 
 def memory_trouble(error: BaseException | None) -> OutOfMemory | None:
@@ -296,14 +303,19 @@ class FileDamaged(KBError):
 def disk_trouble(error: OSError) -> KBError | None:
     """What an error of the operating system says of the disk, for a person; None where it is about something else."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"the disk is full{UNCHANGED}", hint="free some space where the data folder is, and try again")
+        return DiskFull(
+            f"the disk is full{UNCHANGED}",
+            hint="free some space where the data folder is, and try again",
+        )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreUnusable(
             f"the data folder cannot be read or written{UNCHANGED}",
             hint="check the permissions of its files, and whether its disk is mounted read-only",
         )
     if error.errno in (errno.EIO, errno.EFBIG):
-        return StoreUnusable(f"the disk failed{UNCHANGED}", hint="check the disk and its quota, then run kb doctor")
+        return StoreUnusable(
+            f"the disk failed{UNCHANGED}", hint="check the disk and its quota, then run kb doctor"
+        )
     return None
 
 
@@ -327,10 +339,14 @@ class EngineError(KBError):
         inner = fields.get("error")
         nested = inner if isinstance(inner, dict) else fields
         code = nested.get("code") or (inner if isinstance(inner, str) else "internal_error")
-        super().__init__(str(nested.get("message") or f"the engine answered {status}"), code=str(code).lower())
+        super().__init__(
+            str(nested.get("message") or f"the engine answered {status}"), code=str(code).lower()
+        )
         self.hint = fields.get("hint")
         self.details = nested.get("details") or {
-            key: value for key, value in fields.items() if key not in {"error", "message", "hint", "success"}
+            key: value
+            for key, value in fields.items()
+            if key not in {"error", "message", "hint", "success"}
         }
         self.http_status = status
         self.body = body

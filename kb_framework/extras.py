@@ -13,7 +13,9 @@ _DISTRIBUTION = "kb-framework"
 def install_command(extra: str) -> str:
     """Return the pip command for an extra. A package installed from a folder is not on an index, so it names the folder."""
     try:
-        origin = json.loads(importlib.metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
+        origin = json.loads(
+            importlib.metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}"
+        )
     except (importlib.metadata.PackageNotFoundError, ValueError):
         origin = {}
     url = str(origin.get("url", ""))

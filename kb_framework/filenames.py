@@ -40,7 +40,9 @@ def source_name(path: str | os.PathLike[str]) -> str:
 def real_path(source: str) -> str:
     """Return the path that `source_name` or `printable` made this text of."""
     pieces = _ESCAPE.split(source)
-    raw = b"".join(bytes.fromhex(piece) if place % 2 else piece.encode() for place, piece in enumerate(pieces))
+    raw = b"".join(
+        bytes.fromhex(piece) if place % 2 else piece.encode() for place, piece in enumerate(pieces)
+    )
     return os.fsdecode(raw)
 
 

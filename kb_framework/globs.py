@@ -45,7 +45,12 @@ def glob_regex(pattern: str, *, git: bool = False) -> str:
             index += 1
         elif (
             pattern[index] == "["
-            and (end := pattern.find("]", index + 2 + _is_negated(pattern[index + 1 : index + 2], git=git))) != -1
+            and (
+                end := pattern.find(
+                    "]", index + 2 + _is_negated(pattern[index + 1 : index + 2], git=git)
+                )
+            )
+            != -1
         ):
             folder[-1].append(_one_of(pattern[index + 1 : end], git=git))
             index = end + 1
@@ -78,7 +83,11 @@ def _one_of(inside: str, *, git: bool) -> str:
     inside = inside[negated:]
     items, index = [], 0
     while index < len(inside):
-        if inside[index + 1 : index + 2] == "-" and index + 2 < len(inside) and inside[index] <= inside[index + 2]:
+        if (
+            inside[index + 1 : index + 2] == "-"
+            and index + 2 < len(inside)
+            and inside[index] <= inside[index + 2]
+        ):
             items.append(f"{re.escape(inside[index])}-{re.escape(inside[index + 2])}")
             index += 3
         else:
@@ -109,7 +118,9 @@ class Rules:
 
     def decide(self, path: str) -> bool | None:
         """Return whether a path is taken, None where no pattern is about it. A folder's path ends in a slash."""
-        return next((rule.takes for rule in reversed(self._rules) if rule.regex.fullmatch(path)), None)
+        return next(
+            (rule.takes for rule in reversed(self._rules) if rule.regex.fullmatch(path)), None
+        )
 
 
 def rule_of(line: str, *, contents: bool = False) -> Rule | None:

@@ -377,7 +377,9 @@ def kb_file_stores() -> Iterable[api.FileStore]:  # type: ignore[empty-body]
 
 
 @hookspec(firstresult=True)
-def kb_authenticate(credentials: api.Credentials, permissions: Sequence[api.Permission], tx: Tx) -> api.Actor | None:
+def kb_authenticate(
+    credentials: api.Credentials, permissions: Sequence[api.Permission], tx: Tx
+) -> api.Actor | None:
     """Recognise who sends a request.
 
     Called for each HTTP request to a route that is not public, in a transaction that only reads; `permissions` are all
@@ -416,7 +418,9 @@ def kb_keys_used(times: Mapping[str, str], tx: Tx) -> None:
 
 
 @hookspec
-def kb_narrow_selection(selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
+def kb_narrow_selection(
+    selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx
+) -> ColumnElement[bool] | None:
     """Take documents out of every selection, asked for or not.
 
     Called when a selection becomes SQL (`purpose` is "mutation"), and when documents are listed or shown ("read"). Return a
@@ -511,7 +515,9 @@ def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any])
 
 
 @hookspec
-def kb_narrow_retrieval(query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
+def kb_narrow_retrieval(
+    query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx
+) -> ColumnElement[bool] | None:
     """Take chunks out of every search, asked for or not.
 
     Called before retrievers run. Return a condition over `documents` and `chunks`, or None: without any condition a search can

@@ -42,7 +42,9 @@ class LocalTransport(Requests):
                 from kb_framework.asgi import AsgiTransport
                 from kb_framework.edges.http.app import create_app
 
-                self._asgi = AsgiTransport(create_app(self._kb), actor=self._known, api_key=self._key)
+                self._asgi = AsgiTransport(
+                    create_app(self._kb), actor=self._known, api_key=self._key
+                )
         return self._asgi
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -53,14 +55,24 @@ class LocalTransport(Requests):
     ) -> AbstractContextManager[StreamedReply]:
         return self._application.exchange(method, target, headers, body)
 
-    def call(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+    def call(
+        self,
+        operation: Operation[Any, Any],
+        values: Mapping[str, Any],
+        content: Any,
+        reader: Reader,
+    ) -> Any:
         return _as_json(self._dispatch(operation, values, content, reader))
 
-    def download(self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
+    def download(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[bytes]:
         output: Download = self._dispatch(operation, values, None, reader)
         return output.parts
 
-    def request(self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader) -> Any:
+    def request(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
+    ) -> Any:
         """Call the operation that has this request."""
         for operation in self._kb.plugins.operations:
             found = _matched(operation, method, path)
@@ -80,7 +92,13 @@ class LocalTransport(Requests):
             self._kb.access.used(self._used)
         self._kb.close()
 
-    def _dispatch(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+    def _dispatch(
+        self,
+        operation: Operation[Any, Any],
+        values: Mapping[str, Any],
+        content: Any,
+        reader: Reader,
+    ) -> Any:
         if first_broken(values):
             raise not_text(values)
         try:

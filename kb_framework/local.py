@@ -30,7 +30,9 @@ _LOOKS = 3
 
 def prove(secret: str, instance: str, nonce: str) -> str:
     """Return what only a holder of the data folder's secret can answer to a nonce."""
-    return hmac.new(secret.encode(), f"kb engine {instance} {nonce}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        secret.encode(), f"kb engine {instance} {nonce}".encode(), hashlib.sha256
+    ).hexdigest()
 
 
 def owners(folder: Path) -> frozenset[int]:
@@ -83,7 +85,12 @@ def user_by_netlink(theirs: Sequence[Any], ours: Sequence[Any]) -> int | None:
     source, target = (ipaddress.ip_address(str(end[0]).partition("%")[0]) for end in (theirs, ours))
     family = socket.AF_INET if source.version == 4 else socket.AF_INET6
     ports = struct.pack("!HH", int(theirs[1]), int(ours[1]))
-    wanted = ports + source.packed.ljust(16, b"\0") + target.packed.ljust(16, b"\0") + struct.pack("=III", 0, *[0xFFFFFFFF] * 2)
+    wanted = (
+        ports
+        + source.packed.ljust(16, b"\0")
+        + target.packed.ljust(16, b"\0")
+        + struct.pack("=III", 0, *[0xFFFFFFFF] * 2)
+    )
     asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + wanted
     head = struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, _REQUEST, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
@@ -126,5 +133,8 @@ def _hex(address: Sequence[Any], six: bool) -> str:
         found = ipaddress.IPv6Address(b"\0" * 10 + b"\xff\xff" + found.packed)
     elif not six and isinstance(found, ipaddress.IPv6Address):
         found = found.ipv4_mapped or ipaddress.IPv4Address(0)
-    words = [int.from_bytes(found.packed[at : at + 4], sys.byteorder) for at in range(0, len(found.packed), 4)]
+    words = [
+        int.from_bytes(found.packed[at : at + 4], sys.byteorder)
+        for at in range(0, len(found.packed), 4)
+    ]
     return "".join(f"{word:08X}" for word in words) + f":{int(address[1]):04X}"

@@ -53,7 +53,13 @@ class LogFile(logging.Handler):
         line = (self.format(record) + "\n").encode(errors="replace")
         # A full or read-only disk is not worth failing over; the message is on standard error, too.
         with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            flags = (
+                os.O_WRONLY
+                | os.O_APPEND
+                | os.O_CREAT
+                | getattr(os, "O_NOFOLLOW", 0)
+                | getattr(os, "O_CLOEXEC", 0)
+            )
             file = os.open(self.path, flags, 0o600)
             try:
                 os.write(file, line)

@@ -127,7 +127,11 @@ def _length(least: int | None, most: int | None, given: Any) -> str:
     if least == 1:
         return "must not be empty"
     unit = "character" if isinstance(given, str) else "item"
-    allowed = f"at least {plural(least, unit)}" if least is not None else f"at most {plural(most or 0, unit)}"
+    allowed = (
+        f"at least {plural(least, unit)}"
+        if least is not None
+        else f"at most {plural(most or 0, unit)}"
+    )
     return f"must have {allowed}" + (f", not {len(given)}" if hasattr(given, "__len__") else "")
 
 
@@ -141,7 +145,11 @@ def parameter_words(message: str, given: Any, choices: Iterable[str] = ()) -> st
         return f"must be {' or '.join([', '.join(names[:-1]), names[-1]] if len(names) > 1 else names)}{_not(given)}"
     found = _EXPECTED.match(message)
     if found is None:
-        return "is required" if message.startswith("Missing required") else f"is not valid{_not(given)}".replace(", not", ":")
+        return (
+            "is required"
+            if message.startswith("Missing required")
+            else f"is not valid{_not(given)}".replace(", not", ":")
+        )
     base, sign, bound = found.groups()
     if "of length" in message and sign:
         least = int(bound) + (sign == ">") if sign in (">", ">=") else None

@@ -60,7 +60,12 @@ def _signature_model(name: str, target: str) -> type[BaseModel]:
         for item in inspect.signature(function).parameters.values()
         if item.kind is item.KEYWORD_ONLY
     }
-    return create_model(name.title().replace("_", "") + "In", __base__=Question, __doc__=inspect.getdoc(function), **fields)
+    return create_model(
+        name.title().replace("_", "") + "In",
+        __base__=Question,
+        __doc__=inspect.getdoc(function),
+        **fields,
+    )
 
 
 # Requests
@@ -68,7 +73,9 @@ def _signature_model(name: str, target: str) -> type[BaseModel]:
 
 def path_fields(operation: Operation[Any, Any]) -> dict[str, str]:
     """Return the parameters of an operation's path, in order, with their types."""
-    parts = [part[1:-1].partition(":") for part in operation.http.path.split("/") if part.startswith("{")]
+    parts = [
+        part[1:-1].partition(":") for part in operation.http.path.split("/") if part.startswith("{")
+    ]
     return {name: kind or "str" for name, _, kind in parts}
 
 
@@ -101,7 +108,9 @@ def _path_value(name: str, kind: str, value: Any) -> Any:
 def not_an_id(name: str, kind: str, word: str) -> NotFound:
     """Return the error for a path whose parameter cannot be an id."""
     noun = name.removesuffix("_id").replace("_", " ")
-    like = "are whole numbers" if kind == "int" else "look like 6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    like = (
+        "are whole numbers" if kind == "int" else "look like 6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    )
     return NotFound(f"there is no {noun} {word!r}: ids {like}", field=name)
 
 
@@ -147,7 +156,9 @@ def type_of(info: FieldInfo) -> Any:
 class Dispatcher:
     """Runs operations: validates the input, requires the permission, calls the service."""
 
-    def __init__(self, plugins: Plugins, part: Callable[[str, str], Any], services: Mapping[str, Any]) -> None:
+    def __init__(
+        self, plugins: Plugins, part: Callable[[str, str], Any], services: Mapping[str, Any]
+    ) -> None:
         """`part` returns a part of the host for a plugin, by the name of a parameter."""
         self._plugins = plugins
         self._part = part
@@ -167,7 +178,11 @@ class Dispatcher:
         return self._models[operation.name]
 
     def dispatch(
-        self, operation: Operation[Any, Any], values: Mapping[str, Any] | BaseModel, actor: Actor, content: Any = None
+        self,
+        operation: Operation[Any, Any],
+        values: Mapping[str, Any] | BaseModel,
+        actor: Actor,
+        content: Any = None,
     ) -> Any:
         """Return the operation's answer for an actor; `content` is what was sent beside the fields."""
         if operation.permission not in (PUBLIC, ANY_KEY):
@@ -185,17 +200,25 @@ class Dispatcher:
         service, _, name = operation.call.partition(".")
         return getattr(self._services[service], name)
 
-    def _call_function(self, operation: Operation[Any, Any], values: BaseModel, actor: Actor) -> Any:
+    def _call_function(
+        self, operation: Operation[Any, Any], values: BaseModel, actor: Actor
+    ) -> Any:
         function = resolve(operation.call)
         plugin = self.plugin_of(operation)
         given = {name: getattr(values, name) for name in type(values).model_fields}
-        names = [item.name for item in inspect.signature(function).parameters.values() if item.kind is not item.KEYWORD_ONLY]
+        names = [
+            item.name
+            for item in inspect.signature(function).parameters.values()
+            if item.kind is not item.KEYWORD_ONLY
+        ]
         parts = {name: self._part(plugin, name) for name in names if name not in ("tx", "actor")}
         if "actor" in names:
             parts["actor"] = actor
         if "tx" not in names:
             return function(**parts, **given)
-        return self._part(plugin, "store").look(actor.organization_id, lambda tx: function(**parts, **given, tx=tx))
+        return self._part(plugin, "store").look(
+            actor.organization_id, lambda tx: function(**parts, **given, tx=tx)
+        )
 
 
 def explained(error: Exception, model: type[BaseModel] | None = None) -> KBError | None:
@@ -210,4 +233,6 @@ def explained(error: Exception, model: type[BaseModel] | None = None) -> KBError
 def unexpected(error: Exception, request_id: str, words: str = "") -> KBError:
     """Log an exception that nobody expected; return the error that names its entry in the log."""
     log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
-    return InternalError(words or f"something went wrong; it was logged as {request_id}", id=request_id)
+    return InternalError(
+        words or f"something went wrong; it was logged as {request_id}", id=request_id
+    )

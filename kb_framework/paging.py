@@ -24,14 +24,21 @@ def _is_absent(value: object) -> bool:
 
 
 # A further field of a list: why it is empty.
-Hint = Annotated[str | None, Field(description="Why the list is empty: which filter value nothing has.", exclude_if=_is_absent)]
+Hint = Annotated[
+    str | None,
+    Field(
+        description="Why the list is empty: which filter value nothing has.", exclude_if=_is_absent
+    ),
+]
 
 
 class PageIn(Question):
     """Which page of a list is wanted; the base of the inputs of lists."""
 
     page: Annotated[int, Field(ge=1, le=2**31 - 1, description="Pages count from 1.")] = 1
-    per_page: Annotated[int, Field(ge=1, le=100, description="How many on a page, at most 100.")] = 20
+    per_page: Annotated[
+        int, Field(ge=1, le=100, description="How many on a page, at most 100.")
+    ] = 20
 
     @property
     def wanted(self) -> Page:
@@ -48,4 +55,9 @@ class Page(NamedTuple):
         return query.limit(self.per_page).offset((self.number - 1) * self.per_page)
 
     def meta(self, total: int) -> PageMeta:
-        return PageMeta(page=self.number, per_page=self.per_page, total=total, total_pages=-(-total // self.per_page))
+        return PageMeta(
+            page=self.number,
+            per_page=self.per_page,
+            total=total,
+            total_pages=-(-total // self.per_page),
+        )

@@ -19,7 +19,15 @@ State = Literal["ok", "warning", "error"]
 
 # An import that takes longer is felt in every command.
 _SLOW_MILLISECONDS = 200
-_BUILT = (api.Service, api.Retriever, api.Reranker, api.Embedder, api.Generator, api.ResearchSource, api.Check)
+_BUILT = (
+    api.Service,
+    api.Retriever,
+    api.Reranker,
+    api.Embedder,
+    api.Generator,
+    api.ResearchSource,
+    api.Check,
+)
 
 
 class Finding(NamedTuple):
@@ -36,11 +44,15 @@ def check_plugins(plugins: Plugins, name: str | None = None) -> list[Finding]:
         if name in (None, info.name, f"{info.distribution}:{info.name}"):
             found = list(_check(plugins, info, permissions))
             counted = f"{sum(len(names) for names in info.contributes.values())} contributions, imported in {info.import_ms} ms"
-            findings += found or [Finding(info.name, "ok", counted if info.state == "active" else info.state)]
+            findings += found or [
+                Finding(info.name, "ok", counted if info.state == "active" else info.state)
+            ]
     return findings
 
 
-def _check(plugins: Plugins, info: PluginInfo, permissions: dict[str, list[tuple[str, str]]]) -> Iterator[Finding]:
+def _check(
+    plugins: Plugins, info: PluginInfo, permissions: dict[str, list[tuple[str, str]]]
+) -> Iterator[Finding]:
     if info.state == "failed":
         yield Finding(info.name, "error", f"failed: {info.reason}")
     if info.state != "active":
@@ -58,7 +70,10 @@ def _check(plugins: Plugins, info: PluginInfo, permissions: dict[str, list[tuple
 
 def _import_time(info: PluginInfo) -> Iterator[tuple[State, str]]:
     if info.import_ms > _SLOW_MILLISECONDS and info.distribution != HOST_DISTRIBUTION:
-        yield "warning", f"importing its entry point takes {info.import_ms} ms, in every command: import inside functions"
+        yield (
+            "warning",
+            f"importing its entry point takes {info.import_ms} ms, in every command: import inside functions",
+        )
 
 
 def _unmarked(module: ModuleType, hooks: list[str]) -> Iterator[tuple[State, str]]:
@@ -66,7 +81,11 @@ def _unmarked(module: ModuleType, hooks: list[str]) -> Iterator[tuple[State, str
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
         if own and name.startswith("kb_") and name not in hooks:
-            yield "error", f"{name} has no @hookimpl, and there is no hook of that name" + did_you_mean(name, hooks)
+            yield (
+                "error",
+                f"{name} has no @hookimpl, and there is no hook of that name"
+                + did_you_mean(name, hooks),
+            )
 
 
 def _targets(plugins: Plugins, info: PluginInfo) -> Iterator[tuple[State, str]]:
@@ -80,10 +99,16 @@ def _targets(plugins: Plugins, info: PluginInfo) -> Iterator[tuple[State, str]]:
                     found = resolve(target)
                 except BaseException as error:  # noqa: BLE001 - a module may raise anything while it is imported
                     words = f"{type(error).__name__}: {error}"
-                    yield "error", f"{registry.noun} {name!r}: the target {target!r} cannot be imported: {words}"
+                    yield (
+                        "error",
+                        f"{registry.noun} {name!r}: the target {target!r} cannot be imported: {words}",
+                    )
                     continue
                 if not isinstance(item, api.Routes) and not callable(found):
-                    yield "error", f"{registry.noun} {name!r}: the target {target!r} is not callable"
+                    yield (
+                        "error",
+                        f"{registry.noun} {name!r}: the target {target!r} is not callable",
+                    )
                 elif isinstance(item, _BUILT):
                     for state, sentence in _parameters(plugins, info, found):
                         yield state, f"{registry.noun} {name!r}: {sentence}"
@@ -93,12 +118,16 @@ def _parameters(plugins: Plugins, info: PluginInfo, maker: Any) -> Iterator[tupl
     """Parameters of a constructor that nothing can fill; a warning where a disabled plugin may be what fills them."""
     disabled = ", ".join(other.name for other in plugins.infos if other.state == "disabled")
     sections = {f"{section.name}_settings" for section in plugins.sections_of(info.name)}
-    known = PARTS | {"settings", "host_settings"} | sections | {item.name for item in plugins.services}
+    known = (
+        PARTS | {"settings", "host_settings"} | sections | {item.name for item in plugins.services}
+    )
     try:
         wanted = inspect.signature(maker).parameters.values()
     except (TypeError, ValueError):
         return
-    for parameter in (item.name for item in wanted if item.default is item.empty or item.name in known):
+    for parameter in (
+        item.name for item in wanted if item.default is item.empty or item.name in known
+    ):
         if parameter not in known:
             sentence = f"nothing is called {parameter!r}, which its constructor asks for"
             if near := did_you_mean(parameter, sorted(known)):
@@ -119,17 +148,30 @@ def _route_permissions(plugins: Plugins) -> dict[str, list[tuple[str, str]]]:
             target = resolve(routes.target)
             handlers = target(plugins) if routes.build else target
             for handler in handlers if isinstance(handlers, list | tuple) else [handlers]:
-                pair = (f"{min(handler.http_methods)} {min(handler.paths)}", handler.opt.get("permission") or "")
+                pair = (
+                    f"{min(handler.http_methods)} {min(handler.paths)}",
+                    handler.opt.get("permission") or "",
+                )
                 found.setdefault(plugins.routes.plugin_of(name), []).append(pair)
         except Exception:  # noqa: BLE001 - what cannot be imported is told of the target
             continue
     return found
 
 
-def _permissions(plugins: Plugins, info: PluginInfo, routes: list[tuple[str, str]]) -> Iterator[tuple[State, str]]:
+def _permissions(
+    plugins: Plugins, info: PluginInfo, routes: list[tuple[str, str]]
+) -> Iterator[tuple[State, str]]:
     declared = {item.name for item in plugins.permissions}
-    named = [(f"the route {path}", permission) for path, permission in routes if permission not in (PUBLIC, ANY_KEY)]
-    tools = [tool for tool in plugins.tools if plugins.tools.plugin_of(tool.name) == info.name and not tool.contributed_by]
+    named = [
+        (f"the route {path}", permission)
+        for path, permission in routes
+        if permission not in (PUBLIC, ANY_KEY)
+    ]
+    tools = [
+        tool
+        for tool in plugins.tools
+        if plugins.tools.plugin_of(tool.name) == info.name and not tool.contributed_by
+    ]
     named += [(f"the tool {tool.name}", tool.permission) for tool in tools]
     named += [
         (f"the operation {kind.name}", kind.permission)
@@ -141,8 +183,19 @@ def _permissions(plugins: Plugins, info: PluginInfo, routes: list[tuple[str, str
             yield "error", f"{what} names no permission: with keys, nobody may use it"
         elif permission not in declared:
             words = did_you_mean(permission, sorted(declared))
-            yield "error", f"{what} names the permission {permission!r}, which no plugin declares{words}"
+            yield (
+                "error",
+                f"{what} names the permission {permission!r}, which no plugin declares{words}",
+            )
     own = {permission for _, permission in routes}
     for tool in tools:
-        if routes and tool.permission in declared and tool.permission not in own and info.distribution != HOST_DISTRIBUTION:
-            yield "warning", f"the tool {tool.name} needs {tool.permission}, but no route of the plugin does: do they agree?"
+        if (
+            routes
+            and tool.permission in declared
+            and tool.permission not in own
+            and info.distribution != HOST_DISTRIBUTION
+        ):
+            yield (
+                "warning",
+                f"the tool {tool.name} needs {tool.permission}, but no route of the plugin does: do they agree?",
+            )

@@ -42,24 +42,74 @@ _SURFACES = ("kb_operations", "kb_routes", "kb_commands", "kb_tools", "kb_client
 
 
 HOST_COMMANDS = (
-    api.Command("serve", "kb_framework.edges.cli.host_commands:serve", "Serve the knowledge base over HTTP.", "Engine"),
-    api.Command("mcp", "kb_framework.edges.cli.host_commands:mcp", "Serve MCP tools over standard input and output.", "Engine"),
-    api.Command("config", "kb_framework.edges.cli.host_commands:config", "Show every setting and where it came from.", "Engine"),
-    api.Command("config set", "kb_framework.edges.cli.host_commands:set_config", "Keep a setting in kb.toml.", "Engine"),
-    api.Command("config unset", "kb_framework.edges.cli.host_commands:unset_config", "Remove a setting from kb.toml.", "Engine"),
-    api.Command("schema", "kb_framework.edges.cli.host_commands:schema", "Show version, capabilities and schemas.", "Engine"),
-    api.Command("plugins", "kb_framework.edges.cli.host_commands:plugins", "List plugins and what they contribute.", "Engine"),
     api.Command(
-        "plugins check", "kb_framework.edges.cli.host_commands:check", "Check everything that plugins declare.", "Engine"
+        "serve",
+        "kb_framework.edges.cli.host_commands:serve",
+        "Serve the knowledge base over HTTP.",
+        "Engine",
     ),
-    api.Command("plugins disable", "kb_framework.edges.cli.host_commands:disable", "Switch a plugin off.", "Engine"),
-    api.Command("plugins enable", "kb_framework.edges.cli.host_commands:enable", "Switch a plugin on again.", "Engine"),
+    api.Command(
+        "mcp",
+        "kb_framework.edges.cli.host_commands:mcp",
+        "Serve MCP tools over standard input and output.",
+        "Engine",
+    ),
+    api.Command(
+        "config",
+        "kb_framework.edges.cli.host_commands:config",
+        "Show every setting and where it came from.",
+        "Engine",
+    ),
+    api.Command(
+        "config set",
+        "kb_framework.edges.cli.host_commands:set_config",
+        "Keep a setting in kb.toml.",
+        "Engine",
+    ),
+    api.Command(
+        "config unset",
+        "kb_framework.edges.cli.host_commands:unset_config",
+        "Remove a setting from kb.toml.",
+        "Engine",
+    ),
+    api.Command(
+        "schema",
+        "kb_framework.edges.cli.host_commands:schema",
+        "Show version, capabilities and schemas.",
+        "Engine",
+    ),
+    api.Command(
+        "plugins",
+        "kb_framework.edges.cli.host_commands:plugins",
+        "List plugins and what they contribute.",
+        "Engine",
+    ),
+    api.Command(
+        "plugins check",
+        "kb_framework.edges.cli.host_commands:check",
+        "Check everything that plugins declare.",
+        "Engine",
+    ),
+    api.Command(
+        "plugins disable",
+        "kb_framework.edges.cli.host_commands:disable",
+        "Switch a plugin off.",
+        "Engine",
+    ),
+    api.Command(
+        "plugins enable",
+        "kb_framework.edges.cli.host_commands:enable",
+        "Switch a plugin on again.",
+        "Engine",
+    ),
 )
 
 
 HOST_PERMISSIONS = (
     api.Permission("engine.view", "See health, version and schemas.", "viewer"),
-    api.Permission("engine.operate", "Check, repair, back up and reindex the whole engine.", engine=True),
+    api.Permission(
+        "engine.operate", "Check, repair, back up and reindex the whole engine.", engine=True
+    ),
     api.Permission("documents.read", "Read and search documents.", "viewer"),
     api.Permission("documents.write", "Add documents, and change their fields and tags.", "editor"),
     api.Permission("documents.delete", "Delete documents for good."),
@@ -98,7 +148,11 @@ class _HostHooks:
 class Plugins:
     """All plugins of this process. There is no global one: whoever opens a knowledge base makes it."""
 
-    def __init__(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        entry_points: Iterable[importlib.metadata.EntryPoint] | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._trace = bootstrap.trace_hooks
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -143,7 +197,9 @@ class Plugins:
 
     # Loading
 
-    def _load(self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint]) -> None:
+    def _load(
+        self, bootstrap: Bootstrap, entry_points: Iterable[importlib.metadata.EntryPoint]
+    ) -> None:
         """Import the plugins; then learn all hooks that they bring; then check and register what they implement."""
         idle: list[importlib.metadata.EntryPoint] = []
         for info, entry_point in _in_order(entry_points):
@@ -174,7 +230,10 @@ class Plugins:
         return not any(other.name == info.name and other.state == "active" for other in self.infos)
 
     def _import(self, info: PluginInfo, entry_point: importlib.metadata.EntryPoint) -> None:
-        first = next((other for other in self._active() if other.name == info.name and other is not info), None)
+        first = next(
+            (other for other in self._active() if other.name == info.name and other is not info),
+            None,
+        )
         if first:
             raise PluginFailed(
                 f"the plugin name {info.name!r} is used by both {first.distribution} and {info.distribution}; "
@@ -192,7 +251,9 @@ class Plugins:
     def _bring(self, module: ModuleType) -> None:
         """Add the hooks that a module specifies, with a registry for each that registers."""
         named = [name for name in vars(module) if name.startswith("kb_")]
-        own = [name for name in named if self._manager.parse_hookspec_opts(module, name) is not None]
+        own = [
+            name for name in named if self._manager.parse_hookspec_opts(module, name) is not None
+        ]
         if known := self._specs.intersection(own):
             raise PluginFailed(f"{module.__name__} specifies {min(known)}, which is a hook already")
         self._manager.add_hookspecs(module)
@@ -205,22 +266,34 @@ class Plugins:
     def _hooks_in(self, module: Any) -> dict[str, Any]:
         """Return the hooks that a module implements, with pluggy's options of each."""
         # Pluggy looks at one name at a time and long; most names of a module have no mark of ours.
-        marked = (name for name, value in sorted(vars(module).items()) if isinstance(getattr(value, _MARK, None), dict))
+        marked = (
+            name
+            for name, value in sorted(vars(module).items())
+            if isinstance(getattr(value, _MARK, None), dict)
+        )
         options = ((name, self._manager.parse_hookimpl_opts(module, name)) for name in marked)
         return {name: given for name, given in options if given is not None}
 
     def _unknown_hooks(self, plugin: str) -> list[str]:
         found = self._implemented[plugin].items()
-        return [name for name, options in found if name not in self._specs and not options["optionalhook"]]
+        return [
+            name
+            for name, options in found
+            if name not in self._specs and not options["optionalhook"]
+        ]
 
     def _register_module(self, info: PluginInfo) -> None:
         module = self._modules[info.name]
         for name in self._unknown_hooks(info.name):
-            raise PluginFailed(f"there is no hook named {name!r}" + did_you_mean(name, sorted(self._specs)))
+            raise PluginFailed(
+                f"there is no hook named {name!r}" + did_you_mean(name, sorted(self._specs))
+            )
         implemented = self._implemented[info.name]
         _check_marks(module, set(implemented), self._specs)
         if not implemented:
-            raise PluginFailed("it has no hooks: mark the functions of its entry point with @hookimpl")
+            raise PluginFailed(
+                "it has no hooks: mark the functions of its entry point with @hookimpl"
+            )
         info.hooks = [name for name in implemented if name in self._specs]
         self._manager.register(module, info.name)
 
@@ -239,7 +312,9 @@ class Plugins:
 
         Nothing of a failed plugin may live on in what others derived from it.
         """
-        parts = {hook: registry for hook, registry in self._registries.items() if hook not in _SURFACES}
+        parts = {
+            hook: registry for hook, registry in self._registries.items() if hook not in _SURFACES
+        }
         # Asked second: bulk makes a route, a command and a tool of every kind that any plugin contributed.
         surfaces = {hook: self._registries[hook] for hook in _SURFACES}
         every = {**parts, **surfaces}
@@ -248,17 +323,27 @@ class Plugins:
                 registry.clear()
             self.operation_of_command.clear()
             self.operation_of_tool.clear()
-            failed = next((name for info in self._active() if (name := self._collect(info, parts))), None)
-            failed = failed or next((name for info in self._active() if (name := self._collect(info, surfaces))), None)
-            failed = failed or next((info.name for info in self._active() if self._lacks_target(info)), None)
+            failed = next(
+                (name for info in self._active() if (name := self._collect(info, parts))), None
+            )
+            failed = failed or next(
+                (name for info in self._active() if (name := self._collect(info, surfaces))), None
+            )
+            failed = failed or next(
+                (info.name for info in self._active() if self._lacks_target(info)), None
+            )
             failed = failed or self._tied()
             if failed is None:
                 break
         shadowed = [registry.shadowed() for registry in every.values()]
         for info in self._active():
-            info.shadowed = [sentence for of_kind in shadowed for sentence in of_kind.get(info.name, [])]
+            info.shadowed = [
+                sentence for of_kind in shadowed for sentence in of_kind.get(info.name, [])
+            ]
             info.contributes = {
-                hook.removeprefix("kb_"): names for hook, registry in every.items() if (names := registry.names_of(info.name))
+                hook.removeprefix("kb_"): names
+                for hook, registry in every.items()
+                if (names := registry.names_of(info.name))
             }
 
     def _collect(self, info: PluginInfo, registries: Mapping[str, Registry[Any]]) -> str | None:
@@ -270,7 +355,9 @@ class Plugins:
                 for name, item in registry.named(hook, self._call(info.name, hook, plugins=self)):
                     owner = getattr(item, "contributed_by", "") or info.name
                     # Migration names need only be unique within their plugin.
-                    registry.add(owner, f"{info.name}:{name}" if hook == "kb_migrations" else name, item)
+                    registry.add(
+                        owner, f"{info.name}:{name}" if hook == "kb_migrations" else name, item
+                    )
                     if isinstance(item, api.Operation):
                         self._add_surfaces(owner, item)
             except Clash as clash:
@@ -287,10 +374,14 @@ class Plugins:
         """Register the command and the tool that an operation names."""
         if operation.command:
             command = operation.command
-            self.commands.add(owner, command.name, command._replace(help=command.help or operation.help))
+            self.commands.add(
+                owner, command.name, command._replace(help=command.help or operation.help)
+            )
             self.operation_of_command[command.name] = operation
         if operation.tool:
-            self.tools.add(owner, operation.tool.name, operation.tool._replace(permission=operation.permission))
+            self.tools.add(
+                owner, operation.tool.name, operation.tool._replace(permission=operation.permission)
+            )
             self.operation_of_tool[operation.tool.name] = operation
 
     def _lacks_target(self, info: PluginInfo) -> bool:
@@ -307,7 +398,9 @@ class Plugins:
                     continue
                 for target in targets_of(item):
                     if problem := missing_target(target):
-                        self._switch_off(info.name, PluginFailed(f"{registry.noun} {name!r}: {problem}"))
+                        self._switch_off(
+                            info.name, PluginFailed(f"{registry.noun} {name!r}: {problem}")
+                        )
                         return True
         return False
 
@@ -340,7 +433,9 @@ class Plugins:
 
     def _mark_failed(self, info: PluginInfo, error: BaseException) -> None:
         info.state = "failed"
-        info.reason = error.message if isinstance(error, KBError) else f"{type(error).__name__}: {error}"
+        info.reason = (
+            error.message if isinstance(error, KBError) else f"{type(error).__name__}: {error}"
+        )
         info.contributes = {}
         log.warning("plugin %s (%s) failed to load: %s", info.name, info.distribution, info.reason)
         log.debug("%s", "".join(traceback.format_exception(error)))
@@ -363,18 +458,30 @@ class Plugins:
         shipped = {info.name for info in off if info.distribution == HOST_DISTRIBUTION}
         if shipped:
             whole = self._with_all_shipped(shipped)
-            owners = {whole.commands.plugin_of(item.name) for item in whole.commands if item.name.split()[0] == command}
+            owners = {
+                whole.commands.plugin_of(item.name)
+                for item in whole.commands
+                if item.name.split()[0] == command
+            }
             if owners & shipped:
                 return min(owners & shipped)
         return next((info.name for info in off if info.name == command), None)
 
     def sections_of(self, plugin: str) -> list[api.SettingsSection]:
         """Return the settings sections of a plugin, in the order in which it declares them."""
-        return [item for item in self.settings.as_declared() if self.settings.plugin_of(item.name) == plugin]
+        return [
+            item
+            for item in self.settings.as_declared()
+            if self.settings.plugin_of(item.name) == plugin
+        ]
 
     def idle_sections(self) -> list[api.SettingsSection]:
         """Return the sections of disabled plugins that ship with the host. Disabled plugins from outside are not imported."""
-        off = {info.name for info in self.infos if info.state == "disabled" and info.distribution == HOST_DISTRIBUTION}
+        off = {
+            info.name
+            for info in self.infos
+            if info.state == "disabled" and info.distribution == HOST_DISTRIBUTION
+        }
         if not off:
             return []
         whole = self._with_all_shipped(off)
@@ -382,8 +489,12 @@ class Plugins:
 
     def _with_all_shipped(self, off: set[str]) -> Plugins:
         """Return the plugins as they would be with those that ship with the host switched on."""
-        left = self._bootstrap.disabled_plugins - off - {f"{HOST_DISTRIBUTION}:{name}" for name in off}
-        return Plugins(replace(self._bootstrap, disabled_plugins=left, required_plugins=frozenset()))
+        left = (
+            self._bootstrap.disabled_plugins - off - {f"{HOST_DISTRIBUTION}:{name}" for name in off}
+        )
+        return Plugins(
+            replace(self._bootstrap, disabled_plugins=left, required_plugins=frozenset())
+        )
 
     def module(self, plugin: str) -> Any:
         """The module of an active plugin."""
@@ -392,7 +503,9 @@ class Plugins:
     @property
     def capabilities(self) -> dict[str, bool]:
         """What an engine with these plugins can do."""
-        return dict.fromkeys(sorted(name for service in self.services for name in service.capabilities), True)
+        return dict.fromkeys(
+            sorted(name for service in self.services for name in service.capabilities), True
+        )
 
     @property
     def registries(self) -> list[Registry[Any]]:
@@ -413,7 +526,10 @@ class Plugins:
     @property
     def prints(self) -> dict[str, str]:
         """What tells the plugins of two processes apart: state, version and, of outside ones, a stamp of the source."""
-        return {self.handle(info): " ".join([info.state, info.version, *self._stamp(info)]) for info in self.infos}
+        return {
+            self.handle(info): " ".join([info.state, info.version, *self._stamp(info)])
+            for info in self.infos
+        }
 
     def _stamp(self, info: PluginInfo) -> list[str]:
         # Those that ship with the host change with its version.
@@ -437,7 +553,11 @@ class Plugins:
         implementation = next(impl for impl in caller.get_hookimpls() if impl.plugin_name == plugin)
         given = {name: arguments[name] for name in implementation.argnames}
         answer = implementation.function(**given)
-        if answer is not None and not isinstance(answer, Mapping | list | tuple) and hasattr(answer, "__next__"):
+        if (
+            answer is not None
+            and not isinstance(answer, Mapping | list | tuple)
+            and hasattr(answer, "__next__")
+        ):
             answer = list(answer)
         if self._trace:
             log.info("hook %s of %s(%s) -> %r", hook, plugin, ", ".join(given), answer)
@@ -457,7 +577,11 @@ class Plugins:
         reason = error.message if isinstance(error, KBError) else type(error).__name__
         if isinstance(error, WrongType):
             reason = str(error)
-        return PluginFailed(f"plugin {plugin!r} failed in {hook}: {reason}", hint=self._help_with(info), plugin=plugin)
+        return PluginFailed(
+            f"plugin {plugin!r} failed in {hook}: {reason}",
+            hint=self._help_with(info),
+            plugin=plugin,
+        )
 
     def _help_with(self, info: PluginInfo) -> str:
         return f"kb plugins and the log tell more; fix it, or switch it off: kb plugins disable {self.handle(info)}"
@@ -470,18 +594,28 @@ class Plugins:
             try:
                 condition = self._call(plugin, hook, **arguments)
                 if condition is not None and not isinstance(condition, ColumnElement):
-                    raise WrongType(f"expected a condition (a SQL expression) or None, not {type(condition).__name__}")
+                    raise WrongType(
+                        f"expected a condition (a SQL expression) or None, not {type(condition).__name__}"
+                    )
             except Exception as error:
                 raise self.report(plugin, hook, error) from error
             if condition is not None:
                 conditions.append(condition)
         return conditions
 
-    def narrow_selection(self, selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx) -> list[ColumnElement[bool]]:
-        return self._conditions("kb_narrow_selection", selection=selection, actor=actor, purpose=purpose, tx=tx)
+    def narrow_selection(
+        self, selection: api.Selection, actor: api.Actor, purpose: str, tx: Tx
+    ) -> list[ColumnElement[bool]]:
+        return self._conditions(
+            "kb_narrow_selection", selection=selection, actor=actor, purpose=purpose, tx=tx
+        )
 
-    def narrow_retrieval(self, query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx) -> list[ColumnElement[bool]]:
-        return self._conditions("kb_narrow_retrieval", query=query, actor=actor, purpose=purpose, tx=tx)
+    def narrow_retrieval(
+        self, query: api.RetrievalQuery, actor: api.Actor, purpose: str, tx: Tx
+    ) -> list[ColumnElement[bool]]:
+        return self._conditions(
+            "kb_narrow_retrieval", query=query, actor=actor, purpose=purpose, tx=tx
+        )
 
     def authenticate(self, credentials: api.Credentials, tx: Tx) -> api.Actor | None:
         """Return the actor of the first plugin that recognises a request, outside plugins first."""
@@ -581,13 +715,18 @@ class Plugins:
             left = [number for number in range(len(queries)) if number not in made]
             if not left:
                 break
-            for number, hits in zip(left, self._fuse(plugin, left, queries, lists, tx), strict=True):
+            for number, hits in zip(
+                left, self._fuse(plugin, left, queries, lists, tx), strict=True
+            ):
                 if isinstance(hits, Exception):
                     failed[number] = self.report(plugin, "kb_fuse_hits", hits)
                     degraded[number][f"fusion by {plugin}"] = failed[number].message
                 elif hits is not None:
                     made[number] = hits
-        return [made[n] if n in made else failed.get(n) or _nobody_fuses(lists[n]) for n in range(len(queries))]
+        return [
+            made[n] if n in made else failed.get(n) or _nobody_fuses(lists[n])
+            for n in range(len(queries))
+        ]
 
     def _fuse(
         self,
@@ -603,7 +742,13 @@ class Plugins:
         # A plugin may change what it is given.
         given = [{name: found.copy() for name, found in lists[number].items()} for number in part]
         try:
-            answer = self._call(plugin, "kb_fuse_hits", queries=[queries[number] for number in part], lists=given, tx=tx)
+            answer = self._call(
+                plugin,
+                "kb_fuse_hits",
+                queries=[queries[number] for number in part],
+                lists=given,
+                tx=tx,
+            )
             if answer is None:
                 return [None] * len(part)
             if not isinstance(answer, list | tuple):
@@ -614,7 +759,9 @@ class Plugins:
         except Exception as error:  # noqa: BLE001 - another plugin may fuse them
             if len(part) == 1:
                 return [error]
-            return [hits for number in part for hits in self._fuse(plugin, [number], queries, lists, tx)]
+            return [
+                hits for number in part for hits in self._fuse(plugin, [number], queries, lists, tx)
+            ]
 
     def _fusers(self) -> Iterator[str]:
         # Pluggy's own order, so that `tryfirst` counts and what is installed on top of the host is asked before it.
@@ -646,12 +793,16 @@ def _objections(answer: Any) -> list[api.Objection]:
             ("chunk_id", item.chunk_id, str),
         ):
             if type(value) is not kind and (value is not None or name == "reason"):
-                raise WrongType(f"Objection({name}=…) must be of type {kind.__name__}, not {type(value).__name__}")
+                raise WrongType(
+                    f"Objection({name}=…) must be of type {kind.__name__}, not {type(value).__name__}"
+                )
     return items
 
 
 def _nobody_fuses(lists: Mapping[str, Candidates]) -> PluginFailed:
-    return PluginFailed(f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time")
+    return PluginFailed(
+        f"no plugin fuses the lists of {', '.join(sorted(lists))}; ask one retriever at a time"
+    )
 
 
 def _specs_of(module: Any) -> list[ModuleType]:
@@ -666,11 +817,25 @@ def _check_marks(module: Any, marked: set[str], hooks: set[str]) -> None:
     own = getattr(module, "__name__", None)
     for name, value in vars(module).items():
         if name in hooks and name not in marked and callable(value):
-            foreign = next((mark for mark in getattr(value, "__dict__", ()) if mark.endswith("_impl")), None)
-            marker = f"it is marked by HookimplMarker({foreign.removesuffix('_impl')!r})" if foreign else "it is not marked"
-            raise PluginFailed(f"{name} is no hook: {marker}; use @hookimpl (from kb_framework import hookimpl)")
-        if isinstance(value, type) and value.__module__ == own and (inside := hooks & vars(value).keys()):
-            raise PluginFailed(f"{min(inside)} is inside the class {name}: hooks are functions of the module")
+            foreign = next(
+                (mark for mark in getattr(value, "__dict__", ()) if mark.endswith("_impl")), None
+            )
+            marker = (
+                f"it is marked by HookimplMarker({foreign.removesuffix('_impl')!r})"
+                if foreign
+                else "it is not marked"
+            )
+            raise PluginFailed(
+                f"{name} is no hook: {marker}; use @hookimpl (from kb_framework import hookimpl)"
+            )
+        if (
+            isinstance(value, type)
+            and value.__module__ == own
+            and (inside := hooks & vars(value).keys())
+        ):
+            raise PluginFailed(
+                f"{min(inside)} is inside the class {name}: hooks are functions of the module"
+            )
 
 
 def _found() -> Iterable[importlib.metadata.EntryPoint]:
@@ -692,7 +857,14 @@ def _in_order(
         if id(distribution) not in known:
             known[id(distribution)] = _name_and_version(distribution)
         found.append((PluginInfo(entry_point.name, *known[id(distribution)]), entry_point))
-    return sorted(found, key=lambda pair: (pair[0].distribution != HOST_DISTRIBUTION, pair[0].name, pair[0].distribution))
+    return sorted(
+        found,
+        key=lambda pair: (
+            pair[0].distribution != HOST_DISTRIBUTION,
+            pair[0].name,
+            pair[0].distribution,
+        ),
+    )
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution | None) -> tuple[str, str]:

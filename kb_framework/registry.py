@@ -33,7 +33,11 @@ class Registry(Generic[T]):
             raise PluginFailed(f"a {self.noun} must be a {self.kind.__name__}, not {item!r}")
         if name in self._items:
             first = self._items[name][0]
-            raise Clash(f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}", first, plugin)
+            raise Clash(
+                f"the {self.noun} {name!r} is contributed by both {first!r} and {plugin!r}",
+                first,
+                plugin,
+            )
         self._items[name] = (plugin, item)
 
     def clear(self) -> None:
@@ -63,11 +67,15 @@ class Registry(Generic[T]):
         # A single description is a named tuple, which could be taken for a list.
         alone = isinstance(answer, str | Mapping | self.kind)
         if alone or not isinstance(answer, Iterable):
-            raise PluginFailed(f"{hook} must return a list of {self.kind.__name__}, not {type(answer).__name__}")
+            raise PluginFailed(
+                f"{hook} must return a list of {self.kind.__name__}, not {type(answer).__name__}"
+            )
         items: list[Any] = list(answer)  # pyright: ignore[reportArgumentType]
         for item in items:
             if not isinstance(item, self.kind):
-                raise PluginFailed(f"{hook} must return a list of {self.kind.__name__}; it holds {item!r}")
+                raise PluginFailed(
+                    f"{hook} must return a list of {self.kind.__name__}; it holds {item!r}"
+                )
         return [(item.name, item) for item in items]
 
     # Kinds of which several may claim one thing: they have `claims` and a `precedence`

@@ -56,12 +56,20 @@ class Requests:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def call(self, operation: Operation[Any, Any], values: Mapping[str, Any], content: Any, reader: Reader) -> Any:
+    def call(
+        self,
+        operation: Operation[Any, Any],
+        values: Mapping[str, Any],
+        content: Any,
+        reader: Reader,
+    ) -> Any:
         target, fields = _request_of(operation, values)
         headers = headers_of(reader)
         body = b""
         if operation.http.content == "form":
-            body, headers["Content-Type"] = _multipart(*resolve(operation.http.form)(fields, content))
+            body, headers["Content-Type"] = _multipart(
+                *resolve(operation.http.form)(fields, content)
+            )
         elif operation.http.content == "bytes":
             body, headers["Content-Type"] = content, "application/octet-stream"
         elif operation.http.content == "stream":
@@ -70,12 +78,18 @@ class Requests:
             body, headers["Content-Type"] = _json(fields), "application/json"
         return decoded(_successful_reply(self.send(operation.http.method, target, headers, body)))
 
-    def download(self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
+    def download(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[bytes]:
         target, _ = _request_of(operation, values)
-        with self.exchange(operation.http.method, target, {**headers_of(reader), "Accept": "*/*"}, ()) as reply:
+        with self.exchange(
+            operation.http.method, target, {**headers_of(reader), "Accept": "*/*"}, ()
+        ) as reply:
             yield from _successful(reply)
 
-    def request(self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader) -> Any:
+    def request(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
+    ) -> Any:
         """Send a request that is not stated as an operation here."""
         return decoded(self.send_request(method, path, params, reader, json_body=body))
 
@@ -102,13 +116,19 @@ class Requests:
         return _successful_reply(self.send(method, target_of(path, params), headers, body))
 
     def fetch(self, path: str, params: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
-        with self.exchange("GET", target_of(path, params), {**headers_of(reader), "Accept": "*/*"}, ()) as reply:
+        with self.exchange(
+            "GET", target_of(path, params), {**headers_of(reader), "Accept": "*/*"}, ()
+        ) as reply:
             yield from _successful(reply)
 
     def lines(self, path: str, body: Any, reader: Reader) -> Iterator[Any]:
         """Post a body and yield an answer of JSON lines, each as it comes."""
         content = _json(body)
-        headers = {**headers_of(reader), "Accept": "application/x-ndjson", "Content-Type": "application/json"}
+        headers = {
+            **headers_of(reader),
+            "Accept": "application/x-ndjson",
+            "Content-Type": "application/json",
+        }
         headers["Content-Length"] = str(len(content))
         rest = b""
         with self.exchange("POST", target_of(path, {}), headers, (content,)) as reply:
@@ -116,20 +136,28 @@ class Requests:
                 *whole, rest = (rest + part).split(b"\n")
                 yield from map(json.loads, whole)
 
-    def send_parts(self, method: str, target: str, headers: dict[str, str], parts: Iterable[bytes], length: int) -> Any:
+    def send_parts(
+        self, method: str, target: str, headers: dict[str, str], parts: Iterable[bytes], length: int
+    ) -> Any:
         headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
         with self.exchange(method, target, headers, parts) as reply:
             return json.loads(b"".join(_successful(reply)))
 
 
-def _request_of(operation: Operation[Any, Any], values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _request_of(
+    operation: Operation[Any, Any], values: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """Return the target of an operation's request, and the fields of its body."""
     rest = dict(values)
     parts = []
     for part in operation.http.path.split("/"):
         name = part[1:-1].partition(":")[0] if part.startswith("{") else None
         parts.append(part if name is None else quote(str(rest.pop(name, "")), safe=""))
-    in_query = rest if operation.http.sends_query else {name: rest.pop(name) for name in operation.http.query if name in rest}
+    in_query = (
+        rest
+        if operation.http.sends_query
+        else {name: rest.pop(name) for name in operation.http.query if name in rest}
+    )
     return target_of("/".join(parts), in_query, quoted=True), rest
 
 
@@ -161,13 +189,21 @@ def first_broken(value: Any) -> str:
     """Return the first text that cannot be encoded, or an empty one."""
     if isinstance(value, str):
         return value if any("\ud800" <= char <= "\udfff" for char in value) else ""
-    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    parts = (
+        [*value, *value.values()]
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     return next((found for part in parts if (found := first_broken(part))), "")
 
 
 def not_text(value: Any) -> InvalidInput:
     """Return the error for bytes that are no characters, as a command line or a file name may hold."""
-    return InvalidInput(f"{first_broken(value).encode(errors='replace').decode()[:200]!r} is not valid UTF-8")
+    return InvalidInput(
+        f"{first_broken(value).encode(errors='replace').decode()[:200]!r} is not valid UTF-8"
+    )
 
 
 def _successful_reply(reply: Reply) -> Reply:
@@ -187,40 +223,65 @@ def decoded(reply: Reply) -> Any:
 
 def _successful(reply: StreamedReply) -> Iterator[bytes]:
     if not 200 <= reply.status < 300:
-        raise EngineError(reply.status, decoded(Reply(reply.status, reply.headers, b"".join(reply.parts))))
+        raise EngineError(
+            reply.status, decoded(Reply(reply.status, reply.headers, b"".join(reply.parts)))
+        )
     return reply.parts
 
 
-def _multipart(fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]) -> tuple[bytes, str]:
+def _multipart(
+    fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]
+) -> tuple[bytes, str]:
     boundary = f"kb-{secrets.token_hex(16)}"
     parts: list[bytes] = []
     for name, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
-                parts += [f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{item}\r\n'.encode()]
+                parts += [
+                    f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{item}\r\n'.encode()
+                ]
     for field, name, content in files:
-        filename = name.replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        filename = (
+            name.replace("\\", "/").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+        )
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
-        parts += [head.encode(errors="replace"), b"Content-Type: application/octet-stream\r\n\r\n", content, b"\r\n"]
+        parts += [
+            head.encode(errors="replace"),
+            b"Content-Type: application/octet-stream\r\n\r\n",
+            content,
+            b"\r\n",
+        ]
     # One join: a file may be large, and every step would copy it.
-    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"
+    return b"".join(
+        [*parts, f"--{boundary}--\r\n".encode()]
+    ), f"multipart/form-data; boundary={boundary}"
 
 
 @contextmanager
 def _streamed(
-    connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: Iterable[bytes],
 ) -> Iterator[StreamedReply]:
-    connection.request(method, target, body=None if method == "GET" else iter(body), headers=dict(headers))
+    connection.request(
+        method, target, body=None if method == "GET" else iter(body), headers=dict(headers)
+    )
     answer = connection.getresponse()
     # Pass on what has arrived; `read` would wait until a part is full.
     parts = iter(lambda: answer.read1(_PART), b"")
-    yield StreamedReply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, parts)
+    yield StreamedReply(
+        answer.status, {name.lower(): value for name, value in answer.getheaders()}, parts
+    )
 
 
 class HttpTransport(Requests):
     """Sends operations to an engine over HTTP."""
 
-    def __init__(self, url: str, api_key: str | None = None, seconds: float = _ANSWER_SECONDS) -> None:
+    def __init__(
+        self, url: str, api_key: str | None = None, seconds: float = _ANSWER_SECONDS
+    ) -> None:
         self.url = url.rstrip("/")
         self._seconds = seconds
         parts = urlsplit(self.url)
@@ -236,10 +297,14 @@ class HttpTransport(Requests):
                 headers={**headers, **self._authorization},
             )
             answer = connection.getresponse()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return Reply(
+                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+            )
 
     @contextmanager
-    def exchange(self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]) -> Iterator[StreamedReply]:
+    def exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
+    ) -> Iterator[StreamedReply]:
         everything = {**headers, **self._authorization}
         with (
             self._connected() as connection,
@@ -275,7 +340,9 @@ class ProvenTransport(HttpTransport):
     The engine may have died since, and its port may be another user's by now.
     """
 
-    def __init__(self, running: Running, api_key: str | None = None, patience: float = PATIENT_SECONDS) -> None:
+    def __init__(
+        self, running: Running, api_key: str | None = None, patience: float = PATIENT_SECONDS
+    ) -> None:
         super().__init__(running.url, api_key)
         self._running = running
         self._patience = patience
@@ -303,8 +370,13 @@ class ProvenTransport(HttpTransport):
             answer = str(json.loads(body).get("proof"))
         except (ValueError, AttributeError):
             answer = ""
-        if not hmac.compare_digest(answer.encode(), prove(self._running.secret, self._running.instance, nonce).encode()):
-            raise EngineUnreachable(f"the process at {self.url} is not the engine that left this address", hint="kb serve")
+        if not hmac.compare_digest(
+            answer.encode(), prove(self._running.secret, self._running.instance, nonce).encode()
+        ):
+            raise EngineUnreachable(
+                f"the process at {self.url} is not the engine that left this address",
+                hint="kb serve",
+            )
 
 
 class Running(NamedTuple):
@@ -321,7 +393,9 @@ def running_engine(bootstrap: Bootstrap, patience: float = _PROBE_SECONDS) -> Ru
     """Return the engine that left its address in the data folder, if it proves within some seconds that it is the one."""
     try:
         left = json.loads((bootstrap.data_dir / ADDRESS_FILE).read_text(encoding="utf-8"))
-        running = Running(str(left["url"]), str(left["instance"]), str(left["secret"]), left.get("plugins"))
+        running = Running(
+            str(left["url"]), str(left["instance"]), str(left["secret"]), left.get("plugins")
+        )
         if not _is_alive(left, bootstrap):
             return None
         ProvenTransport(running, patience=patience).check()

@@ -48,7 +48,9 @@ def _number(value: Any) -> Any:
 def _without_credentials(value: Any) -> Any:
     """Refuse an address with a password: addresses are shown, logged and recorded. The message does not repeat it."""
     if isinstance(value, str) and "@" in value:
-        raise ValueError("holds credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+        raise ValueError(
+            "holds credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
+        )
     return value
 
 
@@ -59,7 +61,9 @@ def _without_password(value: Any) -> Any:
     except ValueError:
         raise ValueError("not an address") from None
     if holds_one:
-        raise ValueError("holds a name or a password: give the key in the setting API_KEY of the same section instead")
+        raise ValueError(
+            "holds a name or a password: give the key in the setting API_KEY of the same section instead"
+        )
     return value
 
 
@@ -116,25 +120,42 @@ class Section(BaseSettings):
 
 
 class HostSettings(Section):
-    data_dir: Path = Field(default_factory=default_data_dir, description="Holds everything: database, files, keys.")
+    data_dir: Path = Field(
+        default_factory=default_data_dir, description="Holds everything: database, files, keys."
+    )
     files_url: Annotated[str | None, BeforeValidator(_without_credentials)] = Field(
-        None, description="Where files are stored: s3://BUCKET/PREFIX?endpoint=URL or file:///FOLDER; by default the data folder."
+        None,
+        description="Where files are stored: s3://BUCKET/PREFIX?endpoint=URL or file:///FOLDER; by default the data folder.",
     )
     config_file: Path | None = Field(
-        None, description="A TOML or .env file to read instead of those in the data and configuration folders; also --config."
+        None,
+        description="A TOML or .env file to read instead of those in the data and configuration folders; also --config.",
     )
-    engine_url: Address | None = Field(None, description="Use the engine at this address instead of one in this process.")
+    engine_url: Address | None = Field(
+        None, description="Use the engine at this address instead of one in this process."
+    )
     api_key: SecretStr | None = Field(None, description="The key to send to that engine.")
-    disabled_plugins: StringList = Field([], description="Plugins that are not loaded, comma-separated.")
-    required_plugins: StringList = Field([], description="Plugins without which nothing starts, comma-separated.")
-    trace_hooks: bool = Field(False, description="Log every hook call with its results.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much the engine logs.")
-    database_url: Annotated[DatabaseUrl | None, BeforeValidator(valid_database_url)] = Field(
-        None, description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder."
+    disabled_plugins: StringList = Field(
+        [], description="Plugins that are not loaded, comma-separated."
     )
-    busy_timeout: Number = Field(30.0, gt=0, le=3600, description="Seconds to wait for another process's write.")
+    required_plugins: StringList = Field(
+        [], description="Plugins without which nothing starts, comma-separated."
+    )
+    trace_hooks: bool = Field(False, description="Log every hook call with its results.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much the engine logs."
+    )
+    database_url: Annotated[DatabaseUrl | None, BeforeValidator(valid_database_url)] = Field(
+        None,
+        description="postgresql://… for a PostgreSQL database; by default a SQLite file in the data folder.",
+    )
+    busy_timeout: Number = Field(
+        30.0, gt=0, le=3600, description="Seconds to wait for another process's write."
+    )
     disk_reserve_bytes: WholeNumber = Field(
-        4_000_000, ge=0, description="With less room than this on its disk the engine reports the disk as full; 0 never does."
+        4_000_000,
+        ge=0,
+        description="With less room than this on its disk the engine reports the disk as full; 0 never does.",
     )
     bulk_safety_percent: WholeNumber = Field(
         70,
@@ -143,17 +164,32 @@ class HostSettings(Section):
         description="Bulk operations on a larger share of all documents need force; 0 switches this off.",
     )
     worker_lease: Number = Field(
-        60.0, gt=0, le=86_400, description="Seconds after which the file of a worker that gave no sign of life is taken over."
+        60.0,
+        gt=0,
+        le=86_400,
+        description="Seconds after which the file of a worker that gave no sign of life is taken over.",
     )
     max_file_bytes: WholeNumber = Field(100_000_000, ge=1, description="Larger files are refused.")
     max_text_chars: WholeNumber = Field(
-        20_000_000, ge=1000, description="Characters of a file's text that are read; what is longer is cut there."
+        20_000_000,
+        ge=1000,
+        description="Characters of a file's text that are read; what is longer is cut there.",
     )
-    max_archive_files: WholeNumber = Field(10_000, ge=1, description="An archive with more files than this is refused.")
-    extract_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that reading one file may take.")
-    extract_memory_bytes: WholeNumber = Field(2_000_000_000, ge=100_000_000, description="Memory that reading one file may take.")
-    max_body_bytes: WholeNumber = Field(32_000_000, ge=1024, description="Larger JSON bodies are refused.")
-    body_timeout: Number = Field(60.0, gt=0, le=3600, description="Seconds to wait for more of a request's body.")
+    max_archive_files: WholeNumber = Field(
+        10_000, ge=1, description="An archive with more files than this is refused."
+    )
+    extract_timeout: float = Field(
+        60.0, gt=0, le=3600, description="Seconds that reading one file may take."
+    )
+    extract_memory_bytes: WholeNumber = Field(
+        2_000_000_000, ge=100_000_000, description="Memory that reading one file may take."
+    )
+    max_body_bytes: WholeNumber = Field(
+        32_000_000, ge=1024, description="Larger JSON bodies are refused."
+    )
+    body_timeout: Number = Field(
+        60.0, gt=0, le=3600, description="Seconds to wait for more of a request's body."
+    )
     unauthorized_per_minute: WholeNumber = Field(
         100, ge=0, description="How many wrong keys an address may try in a minute; 0 is no limit."
     )
@@ -162,10 +198,16 @@ class HostSettings(Section):
         description="Without keys: auto lets in the data folder's owner, by the user id of the connection where the system tells "
         "it; required asks every client for the secret in engine.json.",
     )
-    trusted_proxies: StringList = Field([], description="Addresses of proxies whose X-Forwarded-For tells the caller's address.")
-    search_reranker: str = Field("none", description="What orders the best hits of a hybrid search anew; 'none' for nothing.")
+    trusted_proxies: StringList = Field(
+        [], description="Addresses of proxies whose X-Forwarded-For tells the caller's address."
+    )
+    search_reranker: str = Field(
+        "none", description="What orders the best hits of a hybrid search anew; 'none' for nothing."
+    )
     chunker: str = Field("structure", description="How text is cut into chunks.")
-    allowed_hosts: StringList = Field([], description="Host names, beyond loopback, under which this engine is reached.")
+    allowed_hosts: StringList = Field(
+        [], description="Host names, beyond loopback, under which this engine is reached."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,20 +263,29 @@ def load_settings(
     are not looked for.
     """
     # The data folder was decided before its own files could be read.
-    host, shown = _load(HostSettings, "KB_", bootstrap.sources, settled={"data_dir": bootstrap.data_dir})
+    host, shown = _load(
+        HostSettings, "KB_", bootstrap.sources, settled={"data_dir": bootstrap.data_dir}
+    )
     loaded: dict[str, Section] = {}
     names = {section.name: section for section in sections or ()}
     tables = [name for name, section in names.items() if not section.top_level]
     for source in bootstrap.sources:
         if wrong := next(
-            (name for name in tables if source.is_table and not isinstance(source.values.get(name, {}), dict)), None
+            (
+                name
+                for name in tables
+                if source.is_table and not isinstance(source.values.get(name, {}), dict)
+            ),
+            None,
         ):
             raise ConfigInvalid(f"[{wrong}] in {source.name} must be a table")
     for name, section in names.items():
         model: type[Section] = resolve(section.target)
         table = "" if section.top_level else name
         owner = (plugins or {}).get(name, name)
-        loaded[name], more = _load(model, section.prefix, bootstrap.sources, section=table, plugin=owner)
+        loaded[name], more = _load(
+            model, section.prefix, bootstrap.sources, section=table, plugin=owner
+        )
         if misfit := loaded[name].misfit(host):
             field, reason = misfit
             setting = next(item for item in more if item.variable == section.prefix + field.upper())
@@ -243,7 +294,11 @@ def load_settings(
         shown += more
     known = {setting.variable: setting for setting in shown}
     if sections is not None:
-        unused = {section.prefix + field.upper() for section in idle for field in resolve(section.target).model_fields}
+        unused = {
+            section.prefix + field.upper()
+            for section in idle
+            for field in resolve(section.target).model_fields
+        }
         for source in bootstrap.sources:
             _check_table(source, known, inactive, unused)
         known_or_unused = known.keys() | unused
@@ -254,16 +309,26 @@ def load_settings(
     return Settings(host, loaded, tuple(shown), tuple(unknown))
 
 
-def _check_table(source: Source, known: Mapping[str, Setting], inactive: Collection[str], unused: Collection[str]) -> None:
+def _check_table(
+    source: Source, known: Mapping[str, Setting], inactive: Collection[str], unused: Collection[str]
+) -> None:
     """Raise for an entry of a TOML file that no setting has. A table of an installed plugin that is not active may stay."""
     if not source.is_table:
         return
     for place, variable, _ in source.leaves():
         table, _, key = place.partition(".")
-        if variable in known or variable in unused or (key and (table in inactive or f"KB_{table.upper()}" in known)):
+        if (
+            variable in known
+            or variable in unused
+            or (key and (table in inactive or f"KB_{table.upper()}" in known))
+        ):
             continue
         near = nearest(variable, known)
-        meant = f"; did you mean {known[near].key} ({near})?" if near else "; kb config lists the settings"
+        meant = (
+            f"; did you mean {known[near].key} ({near})?"
+            if near
+            else "; kb config lists the settings"
+        )
         raise ConfigInvalid(f"{place} in {source.name} is not a setting{meant}")
 
 
@@ -288,7 +353,14 @@ def _load(
                 values[name] = raw if source.is_table else _decoded(info, raw)
                 break
     values |= settled or {}
-    missing = next((name for name, info in model.model_fields.items() if info.is_required() and name not in values), None)
+    missing = next(
+        (
+            name
+            for name, info in model.model_fields.items()
+            if info.is_required() and name not in values
+        ),
+        None,
+    )
     if missing:
         raise SettingMissing(section, prefix + missing.upper())
     whose = f" (plugin {plugin})" if plugin else ""
@@ -379,11 +451,24 @@ def allowed_values(info: FieldInfo) -> str:
     annotation = _plain_type(info.annotation)
     if get_origin(annotation) is Literal:
         return " | ".join(str(value) for value in get_args(annotation))
-    inner = get_args(get_args(info.annotation)[0])[1:] if get_origin(info.annotation) in (Union, types.UnionType) else ()
+    inner = (
+        get_args(get_args(info.annotation)[0])[1:]
+        if get_origin(info.annotation) in (Union, types.UnionType)
+        else ()
+    )
     limits = [*info.metadata, *inner]
-    bounds = {kind: getattr(item, kind) for item in limits for kind in ("ge", "gt", "le", "lt") if hasattr(item, kind)}
+    bounds = {
+        kind: getattr(item, kind)
+        for item in limits
+        for kind in ("ge", "gt", "le", "lt")
+        if hasattr(item, kind)
+    }
     name = _TYPE_WORDS.get(annotation)
-    name = name or ("a comma-separated list" if get_origin(annotation) in (list, set, frozenset, tuple) else str(annotation))
+    name = name or (
+        "a comma-separated list"
+        if get_origin(annotation) in (list, set, frozenset, tuple)
+        else str(annotation)
+    )
     words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
     return " ".join([name, *(words[kind].format(value) for kind, value in bounds.items())])
 

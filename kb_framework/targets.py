@@ -49,13 +49,17 @@ def missing_target(target: Any) -> str | None:
         resolve(target)
     except AttributeError:
         known = [word for word in vars(sys.modules[module]) if not word.startswith("_")]
-        return f"the target {target!r} cannot be found: {module} has no {name!r}" + did_you_mean(name, known)
+        return f"the target {target!r} cannot be found: {module} has no {name!r}" + did_you_mean(
+            name, known
+        )
     except Exception as error:  # noqa: BLE001 - a module may raise anything while it is imported
         return f"the target {target!r} cannot be imported: {type(error).__name__}: {error}"
     return None
 
 
-_DEFINITION = re.compile(r"^(?:async\s+def|def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_DEFINITION = re.compile(
+    r"^(?:async\s+def|def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE
+)
 
 
 def _defined(path: Path) -> set[str]:
@@ -71,8 +75,14 @@ def stamp(module: Any) -> str:
     """A short text that changes with the source of a plugin: that of its whole package, or of its one file."""
     package = sys.modules.get(module.__name__.split(".")[0])
     folders = [Path(folder) for folder in getattr(package, "__path__", ())]
-    files = [path for folder in folders for path in folder.rglob("*.py")] or [Path(getattr(module, "__file__", None) or "")]
-    found = sorted((str(path), status.st_size, status.st_mtime_ns) for path in files if (status := _status(path)))
+    files = [path for folder in folders for path in folder.rglob("*.py")] or [
+        Path(getattr(module, "__file__", None) or "")
+    ]
+    found = sorted(
+        (str(path), status.st_size, status.st_mtime_ns)
+        for path in files
+        if (status := _status(path))
+    )
     return f"{zlib.crc32(repr(found).encode()):08x}"
 
 

@@ -13,5 +13,7 @@ def moment(text: str, field: str) -> str:
         found = datetime.fromisoformat(text.strip())
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{field}: must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z", field=field) from None
+        raise InvalidInput(
+            f"{field}: must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z", field=field
+        ) from None
     return found.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -67,8 +67,12 @@ def clean_tag(tag: str) -> str:
     tag = unicodedata.normalize("NFC", _clean_text(tag).strip())
     if not 1 <= len(tag) <= 128:
         raise ValueError(f"{shown(tag)} has {len(tag)} characters; a tag has 1 to 128 characters")
-    if "," in tag or any(unicodedata.category(char).startswith("C") and char != "\u200d" for char in tag):
-        raise ValueError(f"{shown(tag)} is not a tag: a tag has no commas and no control characters")
+    if "," in tag or any(
+        unicodedata.category(char).startswith("C") and char != "\u200d" for char in tag
+    ):
+        raise ValueError(
+            f"{shown(tag)} is not a tag: a tag has no commas and no control characters"
+        )
     return tag
 
 
@@ -130,15 +134,24 @@ class Question(Body):
     def _leave_out_empty(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        optional = {name for name, info in cls.model_fields.items() if not info.is_required() and takes_text(info.annotation)}
-        return {name: value for name, value in values.items() if value != "" or name not in optional}
+        optional = {
+            name
+            for name, info in cls.model_fields.items()
+            if not info.is_required() and takes_text(info.annotation)
+        }
+        return {
+            name: value for name, value in values.items() if value != "" or name not in optional
+        }
 
 
 def takes_text(annotation: Any) -> bool:
     """Return whether it is a text, and no list of texts, no choice of words, and nothing with a format such as an id."""
     parts = get_args(annotation)
     if any(
-        isinstance(part, FieldInfo) and isinstance(extra := part.json_schema_extra, dict) and "format" in extra for part in parts
+        isinstance(part, FieldInfo)
+        and isinstance(extra := part.json_schema_extra, dict)
+        and "format" in extra
+        for part in parts
     ):
         return False
     return annotation is str or (get_origin(annotation) is not list and any(map(takes_text, parts)))
@@ -153,12 +166,17 @@ def with_whole_numbers(model: type[BaseModel], values: Any) -> Any:
     """The values with 3 for 3.0 where the model takes a whole number: to JSON they are the same."""
     if not isinstance(values, dict):
         return values
-    return {name: _whole(value) if name in _whole_fields(model) else value for name, value in values.items()}
+    return {
+        name: _whole(value) if name in _whole_fields(model) else value
+        for name, value in values.items()
+    }
 
 
 @functools.cache
 def _whole_fields(model: type[BaseModel]) -> frozenset[str]:
-    return frozenset(name for name, info in model.model_fields.items() if _takes_whole(info.annotation))
+    return frozenset(
+        name for name, info in model.model_fields.items() if _takes_whole(info.annotation)
+    )
 
 
 def _takes_whole(annotation: Any) -> bool:
@@ -178,7 +196,9 @@ def validate(model: type[M], values: Any) -> M:
         raise invalid(error, model) from None
 
 
-def invalid(error: ValidationError, model: type[BaseModel] | None = None, prefix: tuple[str, ...] = ()) -> InvalidInput:
+def invalid(
+    error: ValidationError, model: type[BaseModel] | None = None, prefix: tuple[str, ...] = ()
+) -> InvalidInput:
     """Return the first finding, with the field it is about; `model` tells which fields there are."""
     findings = error.errors(include_url=False)
     # A misspelt field explains why another one is missing.
@@ -186,12 +206,16 @@ def invalid(error: ValidationError, model: type[BaseModel] | None = None, prefix
     path, inner = _located((*prefix, *first["loc"]), model)
     field = ".".join(path) or "body"
     if first["type"] == "extra_forbidden":
-        message, hint = unknown(field, list(inner.model_fields) if inner else [], "a field of this request")
+        message, hint = unknown(
+            field, list(inner.model_fields) if inner else [], "a field of this request"
+        )
         return InvalidInput(message, hint=hint if inner else None, field=field)
     return InvalidInput(f"{field}: {finding_words(first)}", field=field)
 
 
-def _located(place: Iterable[Any], model: type[BaseModel] | None) -> tuple[list[str], type[BaseModel] | None]:
+def _located(
+    place: Iterable[Any], model: type[BaseModel] | None
+) -> tuple[list[str], type[BaseModel] | None]:
     """Return the path to a finding, without the branches of unions, and the model that holds it."""
     path: list[str] = []
     holder = inner = model

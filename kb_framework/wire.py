@@ -28,8 +28,14 @@ class ErrorV1(Model):
 
 def versioned(plugins: Plugins) -> dict[str, dict[str, Any]]:
     """The schema of every object that carries its version, `search_response.v1`, complete in itself."""
-    models = {"error.v1": ErrorV1, **{item.name: resolve(item.target) for item in plugins.wire_objects}}
-    return {name: {"$schema": DIALECT, "$id": name, **model.model_json_schema()} for name, model in models.items()}
+    models = {
+        "error.v1": ErrorV1,
+        **{item.name: resolve(item.target) for item in plugins.wire_objects},
+    }
+    return {
+        name: {"$schema": DIALECT, "$id": name, **model.model_json_schema()}
+        for name, model in models.items()
+    }
 
 
 def standing_alone(name: str, components: Mapping[str, Any]) -> dict[str, Any]:

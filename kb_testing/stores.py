@@ -64,12 +64,26 @@ def _add(store: Store, organization: str, space: Space) -> _Added:
     added = []
     with store.write(organization) as tx:
         for (title, heading, body), vector in zip(_TEXTS, _VECTORS, strict=True):
-            values = {"doc_type": "note", "title": title, "path": f"{title}.md", "media": "text/plain"}
-            values |= {"trust": "primary", "metadata": {}, "content_hash": content_hash(body), "bytes": 1}
+            values = {
+                "doc_type": "note",
+                "title": title,
+                "path": f"{title}.md",
+                "media": "text/plain",
+            }
+            values |= {
+                "trust": "primary",
+                "metadata": {},
+                "content_hash": content_hash(body),
+                "bytes": 1,
+            }
             piece = ChunkText(body, {"heading_path": [heading]})
             vectors = {content_hash(body): _bytes(vector)}
             added.append(insert_document(tx, values, [], [piece], "job", vectors, space))
-        query = sa.select(chunks.c.seq).where(chunks.c.document_id.in_(added)).order_by(chunks.c.document_id)
+        query = (
+            sa.select(chunks.c.seq)
+            .where(chunks.c.document_id.in_(added))
+            .order_by(chunks.c.document_id)
+        )
         return _Added(added, list(tx.connection.scalars(query)))
 
 
@@ -85,11 +99,15 @@ def _phrase(*words: str, prefix: bool = False, field: str | None = None) -> Phra
     return Phrase((Adjacent(words, prefix),), field)  # type: ignore[arg-type]
 
 
-def _found(store: Store, query: TextQuery, within: sa.Select | None = None, limit: int = 10) -> list[int]:
+def _found(
+    store: Store, query: TextQuery, within: sa.Select | None = None, limit: int = 10
+) -> list[int]:
     with store.read() as tx:
         (columns,) = tx.text.search([query], within, limit)
         ranked = pairs(columns)
-        matching = sa.select(chunks.c.seq).where(tx.owns(chunks), tx.text.matches(query, chunks.c.seq))
+        matching = sa.select(chunks.c.seq).where(
+            tx.owns(chunks), tx.text.matches(query, chunks.c.seq)
+        )
         if within is None and limit >= len(_TEXTS):
             assert set(tx.connection.scalars(matching)) == {number for number, _ in ranked}
     scores = [score for _, score in ranked]
@@ -101,7 +119,9 @@ def _check_text(store: Store, added: _Added) -> None:
     first, second, third, fourth = added.numbers
     assert set(_found(store, _any("zebra"))) == {first, second, third}
     assert _found(store, _any("zebra", title=100.0))[0] == first, "a weight lifts matches in titles"
-    assert set(_found(store, _any("night", "water"))) == {first, third, fourth}, "any of the words is enough"
+    assert set(_found(store, _any("night", "water"))) == {first, third, fourth}, (
+        "any of the words is enough"
+    )
     assert _found(store, _any("unicorn")) == []
     assert _found(store, TextQuery()) == [], "an empty query matches nothing"
     within = sa.select(chunks.c.seq).where(chunks.c.seq.in_([second, fourth]))
@@ -109,7 +129,11 @@ def _check_text(store: Store, added: _Added) -> None:
     assert len(_found(store, _any("zebra"), limit=2)) == 2
     with store.read() as tx:
         several = tx.text.search([_any("owl"), _any("unicorn"), _any("lion")], None, 10)
-    assert [{number for number, _ in pairs(columns)} for columns in several] == [{fourth}, set(), {second, third}]
+    assert [{number for number, _ in pairs(columns)} for columns in several] == [
+        {fourth},
+        set(),
+        {second, third},
+    ]
 
 
 def _check_expressions(store: Store, added: _Added) -> None:
@@ -119,12 +143,16 @@ def _check_expressions(store: Store, added: _Added) -> None:
     without = TextQuery(wanted=(_phrase("zebra"),), unwanted=(_phrase("water"),))
     assert _found(store, without) == [second]
     assert _found(store, TextQuery(wanted=(_phrase("zebra", field="title"),))) == [first]
-    assert _found(store, TextQuery(wanted=(_phrase("zebra", "zebra"),))) == [third], "words of a phrase are neighbours"
+    assert _found(store, TextQuery(wanted=(_phrase("zebra", "zebra"),))) == [third], (
+        "words of a phrase are neighbours"
+    )
     assert _found(store, TextQuery(wanted=(_phrase("ni", prefix=True),))) == [fourth]
     assert _found(store, TextQuery(words=(Word("ni", prefix=True),))) == [fourth]
     either = Phrase((Adjacent(("owl",)), Adjacent(("grass", "and"))))
     assert set(_found(store, TextQuery(wanted=(either,)))) == {first, fourth}
-    assert _found(store, TextQuery(wanted=(_phrase("zebra"), Phrase(())))) == [], "a phrase without words matches nothing"
+    assert _found(store, TextQuery(wanted=(_phrase("zebra"), Phrase(())))) == [], (
+        "a phrase without words matches nothing"
+    )
 
 
 def _check_vectors(store: Store, added: _Added, space: Space) -> None:
@@ -132,22 +160,34 @@ def _check_vectors(store: Store, added: _Added, space: Space) -> None:
     with store.read() as tx:
         index = tx.vectors
         assert index is not None
-        near, far = (pairs(found) for found in index.search([_bytes((1.0, 0.0)), _bytes((0.0, 1.0))], None, 3))
+        near, far = (
+            pairs(found)
+            for found in index.search([_bytes((1.0, 0.0)), _bytes((0.0, 1.0))], None, 3)
+        )
         assert [number for number, _ in near] == [first, second, third]
-        assert all(abs(score - wanted) < 1e-3 for (_, score), wanted in zip(near, (1.0, 0.6, 0.0), strict=True))
+        assert all(
+            abs(score - wanted) < 1e-3
+            for (_, score), wanted in zip(near, (1.0, 0.6, 0.0), strict=True)
+        )
         assert [number for number, _ in far][:2] == [third, second]
         within = sa.select(chunks.c.seq).where(chunks.c.seq.in_([second, fourth]))
         (limited,) = index.search([_bytes((1.0, 0.0))], within, 3)
         assert [number for number, _ in pairs(limited)] == [second, fourth]
-        assert index.read([*added.numbers, 10**9]) == dict(zip(added.numbers, map(_bytes, _VECTORS), strict=True))
-        assert tx.vector_index(space.index_name, _OTHER).read(added.numbers, anywhere=True).keys() == set(added.numbers)
+        assert index.read([*added.numbers, 10**9]) == dict(
+            zip(added.numbers, map(_bytes, _VECTORS), strict=True)
+        )
+        assert tx.vector_index(space.index_name, _OTHER).read(
+            added.numbers, anywhere=True
+        ).keys() == set(added.numbers)
         shown = sa.select(tx.vector_of(chunks.c.seq)).where(chunks.c.seq == second)
         assert tx.scalar(shown) == _bytes(_VECTORS[1])
         having = sa.select(chunks.c.seq).where(tx.owns(chunks), index.has(chunks.c.seq))
         assert set(tx.connection.scalars(having)) == set(added.numbers)
 
 
-def _check_transactions(store: Store, added: _Added, space: Space, settle: Callable[[], object]) -> None:
+def _check_transactions(
+    store: Store, added: _Added, space: Space, settle: Callable[[], object]
+) -> None:
     number = added.numbers[3]
     before = _found(store, _any("owl", "eagle"))
     one = sa.select(chunks.c.seq).where(chunks.c.seq == number)
@@ -161,7 +201,9 @@ def _check_transactions(store: Store, added: _Added, space: Space, settle: Calla
                     raise LookupError
             except LookupError:
                 pass
-            assert tx.text.maintenance.count() == len(_TEXTS), "a savepoint undoes what was written in it"
+            assert tx.text.maintenance.count() == len(_TEXTS), (
+                "a savepoint undoes what was written in it"
+            )
             tx.text.remove(one)
             tx.text.add([(number, ("eagle", "", "day"))])
             if error:

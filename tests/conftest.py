@@ -48,7 +48,11 @@ hypothesis.settings.load_profile("kb")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-goldens", action="store_true", help="Write the files that surfaces are compared with.")
+    parser.addoption(
+        "--update-goldens",
+        action="store_true",
+        help="Write the files that surfaces are compared with.",
+    )
 
 
 def pytest_configure() -> None:

@@ -294,7 +294,10 @@ class MutationKind(NamedTuple):
 
     @property
     def path(self) -> str:
-        return self.route or f"{'/chunks' if self.over == 'chunks' else ''}/bulk/{self.name.replace('_', '-')}"
+        return (
+            self.route
+            or f"{'/chunks' if self.over == 'chunks' else ''}/bulk/{self.name.replace('_', '-')}"
+        )
 
     @property
     def command_name(self) -> str:

@@ -55,7 +55,11 @@ class Candidates(Sequence[Candidate]):
 
     def among(self, allowed: Container[int]) -> Candidates:
         """Those that are allowed."""
-        kept = [pair for pair in zip(self.numbers, plain(self.scores), strict=True) if pair[0] in allowed]
+        kept = [
+            pair
+            for pair in zip(self.numbers, plain(self.scores), strict=True)
+            if pair[0] in allowed
+        ]
         return Candidates([chunk for chunk, _ in kept], [score for _, score in kept])
 
     def __len__(self) -> int:
@@ -79,7 +83,9 @@ class Hits(Sequence[Hit]):
 
     __slots__ = ("chunks", "lists", "scores")
 
-    def __init__(self, chunks: Column, scores: Column, lists: Mapping[str, tuple[Column, Column]]) -> None:
+    def __init__(
+        self, chunks: Column, scores: Column, lists: Mapping[str, tuple[Column, Column]]
+    ) -> None:
         self.chunks = chunks
         self.scores = scores
         self.lists = lists
@@ -106,7 +112,10 @@ class Hits(Sequence[Hit]):
     def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
         if not isinstance(place, slice):
             return self[_one(place, len(self))][0]
-        lists = [(name, plain(ranks[place]), plain(scores[place])) for name, (ranks, scores) in self.lists.items()]
+        lists = [
+            (name, plain(ranks[place]), plain(scores[place]))
+            for name, (ranks, scores) in self.lists.items()
+        ]
         return [
             Hit(
                 chunk,
@@ -114,7 +123,9 @@ class Hits(Sequence[Hit]):
                 {name: ranks[row] for name, ranks, _ in lists if ranks[row]},
                 {name: scores[row] for name, ranks, scores in lists if ranks[row]},
             )
-            for row, (chunk, score) in enumerate(zip(plain(self.chunks[place]), plain(self.scores[place]), strict=True))
+            for row, (chunk, score) in enumerate(
+                zip(plain(self.chunks[place]), plain(self.scores[place]), strict=True)
+            )
         ]
 
 
@@ -125,7 +136,11 @@ def checked_hits(found: Any) -> Sequence[Hit]:
         return found
     hits = _listed(found, "hits")
     for hit in hits:
-        if not isinstance(hit, Hit) or not isinstance(hit.ranks, Mapping) or not isinstance(hit.scores, Mapping):
+        if (
+            not isinstance(hit, Hit)
+            or not isinstance(hit.ranks, Mapping)
+            or not isinstance(hit.scores, Mapping)
+        ):
             raise WrongType(f"expected Hit(chunk, score, ranks, scores), not {type(hit).__name__}")
     _check_columns([hit.chunk for hit in hits], [hit.score for hit in hits])
     return hits

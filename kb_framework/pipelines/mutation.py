@@ -16,7 +16,15 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from kb_framework.api import Actor, Changes, MutationKind, MutationResult, Objection, Plan, Selection
+from kb_framework.api import (
+    Actor,
+    Changes,
+    MutationKind,
+    MutationResult,
+    Objection,
+    Plan,
+    Selection,
+)
 from kb_framework.errors import Busy, InvalidInput, KBError, MutationRefused, PluginFailed
 from kb_framework.pipelines.safety import Share
 from kb_framework.pipelines.selection import SCOPES
@@ -48,7 +56,9 @@ class Fingerprint(NamedTuple):
 def fingerprint(tx: Tx, items: sa.Select) -> Fingerprint:
     """`items` selects numbers, in order."""
     count, digest = 0, hashlib.sha256()
-    for part in tx.connection.execute(items.execution_options(yield_per=_PART)).scalars().partitions():
+    for part in (
+        tx.connection.execute(items.execution_options(yield_per=_PART)).scalars().partitions()
+    ):
         count += len(part)
         digest.update(array("q", part))
     return Fingerprint(count, digest.hexdigest())
@@ -81,7 +91,13 @@ Limit = Callable[[Tx, Plan], None]
 
 
 class Mutation:
-    def __init__(self, store: Store, plugins: Plugins, host_settings: HostSettings, services: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plugins: Plugins,
+        host_settings: HostSettings,
+        services: Mapping[str, Any],
+    ) -> None:
         self._store = store
         self._plugins = plugins
         self._threshold = host_settings.bulk_safety_percent
@@ -105,15 +121,21 @@ class Mutation:
         """A query over the documents, or chunks with their documents, that match and that no plugin withholds."""
         scope = SCOPES[kind.over]
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation", tx)
-        return sa.select(*columns).select_from(scope.source).where(tx.owns(scope.table), where, *more)
+        return (
+            sa.select(*columns).select_from(scope.source).where(tx.owns(scope.table), where, *more)
+        )
 
-    def share(self, tx: Tx, kind: MutationKind, matched: int, actor: Actor, selection: Mapping[str, Any]) -> Share:
+    def share(
+        self, tx: Tx, kind: MutationKind, matched: int, actor: Actor, selection: Mapping[str, Any]
+    ) -> Share:
         """The share of everything that a selection could match, had it no filters."""
         scope = SCOPES[kind.over]
         more = self._plugins.narrow_selection(Selection(selection), actor, "mutation", tx)
         # Without a condition, chunks are counted without their documents.
         source = scope.source if more else scope.table
-        total = tx.scalar(sa.select(sa.func.count()).select_from(source).where(tx.owns(scope.table), *more))
+        total = tx.scalar(
+            sa.select(sa.func.count()).select_from(source).where(tx.owns(scope.table), *more)
+        )
         return Share(matched, total, self._threshold, kind.over)
 
     def run(
@@ -141,13 +163,17 @@ class Mutation:
         def work(tx: Tx) -> tuple[MutationResult, bool]:
             if promise and (earlier := promise.earlier(tx)):
                 return earlier, True
-            return self._run_in(tx, kind, operation, where, actor, selection, force, promise, limit), False
+            return self._run_in(
+                tx, kind, operation, where, actor, selection, force, promise, limit
+            ), False
 
         try:
             result, was_done = self._store.run(actor.organization_id, work)
         except Exception as error:
             # A refusal leaves no job. Where somebody else is writing, waiting for them once more would help nobody.
-            refused = isinstance(error, KBError) and (error.http_status < 500 or isinstance(error, Busy))
+            refused = isinstance(error, KBError) and (
+                error.http_status < 500 or isinstance(error, Busy)
+            )
             if selection is not None and not refused:
                 self._record_failure(kind, actor, selection, error)
             raise
@@ -185,7 +211,9 @@ class Mutation:
         )
 
         if promise:
-            promise.require_same(fingerprint(tx, sa.select(plan_items.c.item).order_by(plan_items.c.item)))
+            promise.require_same(
+                fingerprint(tx, sa.select(plan_items.c.item).order_by(plan_items.c.item))
+            )
         failures = self._objections(tx, kind, plan, plan_items)
         if selection is not None and not force:
             if limit:
@@ -200,8 +228,13 @@ class Mutation:
         self._plugins.documents_changed(self._changes(tx, kind, actor, succeeded), tx)
 
         names = self._public_names(tx, kind, failures)
-        errors = [{scope.public_name: names[number], "error": reason} for number, reason in sorted(failures.items())]
-        result = MutationResult(kind.name, actor, None, plan.matched, succeeded, plan.matched - succeeded, errors)
+        errors = [
+            {scope.public_name: names[number], "error": reason}
+            for number, reason in sorted(failures.items())
+        ]
+        result = MutationResult(
+            kind.name, actor, None, plan.matched, succeeded, plan.matched - succeeded, errors
+        )
         if selection is None:
             return result
         job_id = insert_job(
@@ -218,9 +251,13 @@ class Mutation:
         )
         if promise:
             promise.keep(tx, job_id)
-        return MutationResult(kind.name, actor, job_id, result.matched, succeeded, result.failed, errors)
+        return MutationResult(
+            kind.name, actor, job_id, result.matched, succeeded, result.failed, errors
+        )
 
-    def _objections(self, tx: Tx, kind: MutationKind, plan: Plan, items: sa.FromClause) -> dict[int, str]:
+    def _objections(
+        self, tx: Tx, kind: MutationKind, plan: Plan, items: sa.FromClause
+    ) -> dict[int, str]:
         """Why single items of the plan must stay as they are. A guard may know of more than this plan is about.
 
         `items` has the columns `item` and `document_id`.
@@ -242,7 +279,10 @@ class Mutation:
         if by_chunk:
             item = chunks.c.seq if kind.over == "chunks" else chunks.c.document_id
             held = sa.select(items.c.item, chunks.c.id).join(chunks, item == items.c.item)
-            found = {item: by_chunk[chunk] for item, chunk in tx.execute(held.where(among(chunks.c.id, list(by_chunk))))} | found
+            found = {
+                item: by_chunk[chunk]
+                for item, chunk in tx.execute(held.where(among(chunks.c.id, list(by_chunk))))
+            } | found
         return found
 
     def foreseen(
@@ -266,15 +306,28 @@ class Mutation:
             # As a table of its own: a guard selects from `documents` and must not be taken to mean this one.
             items = self.matching(tx, kind, columns, where, actor, selection).subquery()
             every = sa.select(items.c.item)
-            concerned = every if kind.over == "documents" else sa.select(items.c.document_id).distinct()
+            concerned = (
+                every if kind.over == "documents" else sa.select(items.c.document_id).distinct()
+            )
             numbers = every if kind.over == "chunks" else None
-            plan = Plan(kind.name, actor, operation, selection, documents=concerned, matched=matched, chunks=numbers)
+            plan = Plan(
+                kind.name,
+                actor,
+                operation,
+                selection,
+                documents=concerned,
+                matched=matched,
+                chunks=numbers,
+            )
             refused = self._objections(tx, kind, plan, items)
         except (PluginFailed, MutationRefused) as error:
             return Foreseen(matched, [{name: None, "error": error.message}])
         shown = dict(sorted(refused.items())[:_FORESEEN])
         names = self._public_names(tx, kind, shown)
-        return Foreseen(len(refused), [{name: names[number], "error": reason} for number, reason in shown.items()])
+        return Foreseen(
+            len(refused),
+            [{name: names[number], "error": reason} for number, reason in shown.items()],
+        )
 
     @property
     def guards_additions(self) -> bool:
@@ -293,7 +346,10 @@ class Mutation:
 
     def _concerns(self, tx: Tx, objection: Objection, document_id: int) -> bool:
         if objection.chunk_id is not None:
-            return tx.scalar(sa.select(chunks.c.document_id).where(chunks.c.id == objection.chunk_id)) == document_id
+            return (
+                tx.scalar(sa.select(chunks.c.document_id).where(chunks.c.id == objection.chunk_id))
+                == document_id
+            )
         return objection.document_id in (None, document_id)
 
     def _changes(self, tx: Tx, kind: MutationKind, actor: Actor, succeeded: int) -> Changes:
@@ -311,7 +367,9 @@ class Mutation:
 
     def _mark(self, tx: Tx, ids: Mapping[int, Any] | list[int], state: int) -> None:
         if ids:
-            tx.execute(sa.update(plan_items).where(among(plan_items.c.item, list(ids))).values(state=state))
+            tx.execute(
+                sa.update(plan_items).where(among(plan_items.c.item, list(ids))).values(state=state)
+            )
 
     def _apply(self, tx: Tx, plan: Plan, failures: dict[int, str]) -> None:
         """All at once; where that fails, in halves, until the documents or chunks that cannot be processed stand alone."""
@@ -335,9 +393,13 @@ class Mutation:
                     middle = len(ids) // 2
                     parts += [ids[middle:], ids[:middle]]
                     outcome = _WAITING
-            tx.execute(sa.update(plan_items).where(plan_items.c.state == _APPLYING).values(state=outcome))
+            tx.execute(
+                sa.update(plan_items).where(plan_items.c.state == _APPLYING).values(state=outcome)
+            )
 
-    def _record_failure(self, kind: MutationKind, actor: Actor, selection: Mapping[str, Any], error: Exception) -> None:
+    def _record_failure(
+        self, kind: MutationKind, actor: Actor, selection: Mapping[str, Any], error: Exception
+    ) -> None:
         try:
             with self._store.write(actor.organization_id) as tx:
                 insert_job(
@@ -347,7 +409,9 @@ class Mutation:
                     status="failed",
                     filename=json.dumps(dict(selection), ensure_ascii=False),
                     document_id=0,
-                    error=json.dumps([{SCOPES[kind.over].public_name: None, "error": _reason(error)}]),
+                    error=json.dumps(
+                        [{SCOPES[kind.over].public_name: None, "error": _reason(error)}]
+                    ),
                     matched=0,
                     succeeded=0,
                     failed=0,
@@ -358,7 +422,11 @@ class Mutation:
 
 def _concerned(kind: MutationKind) -> sa.Select:
     """The documents of the plan, each once."""
-    return sa.select(plan_items.c.item) if kind.over == "documents" else sa.select(plan_items.c.document_id).distinct()
+    return (
+        sa.select(plan_items.c.item)
+        if kind.over == "documents"
+        else sa.select(plan_items.c.document_id).distinct()
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -18,7 +18,14 @@ from sqlalchemy import exc
 
 from kb_framework.api import Candidate, Hit, RetrievalQuery
 from kb_framework.chosen import Chosen
-from kb_framework.errors import ConfigInvalid, EmbedderUnavailable, InvalidInput, KBError, PluginFailed, StoreUnusable
+from kb_framework.errors import (
+    ConfigInvalid,
+    EmbedderUnavailable,
+    InvalidInput,
+    KBError,
+    PluginFailed,
+    StoreUnusable,
+)
 from kb_framework.pipelines.columns import Candidates, Hits, checked_hits
 from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
 from kb_framework.settings import HostSettings
@@ -70,14 +77,18 @@ class _Search:
         if len(self.query.retrievers) == 1:
             self.error = error
             return
-        self.degraded[name] = _words(error) if isinstance(error, KBError) else f"{name} search failed"
+        self.degraded[name] = (
+            _words(error) if isinstance(error, KBError) else f"{name} search failed"
+        )
         log.warning("retriever %s failed: %s", name, self.degraded[name])
 
     def refuse_emptiness(self) -> None:
         """Fail instead of finding nothing where every retriever failed, or one because of the database."""
         if self.hits or not self.failures:
             return
-        failures = sorted(self.failures.values(), key=lambda error: isinstance(error, EmbedderUnavailable))
+        failures = sorted(
+            self.failures.values(), key=lambda error: isinstance(error, EmbedderUnavailable)
+        )
         lost = [error for error in failures if isinstance(error, exc.DBAPIError | StoreUnusable)]
         if lost:
             self.error = lost[0]
@@ -85,25 +96,37 @@ class _Search:
             first = failures[0]
             words = ", ".join(self.degraded.values())
             self.error = (
-                first if isinstance(first, KBError) else PluginFailed(f"every retriever failed: {words}", hint="kb doctor")
+                first
+                if isinstance(first, KBError)
+                else PluginFailed(f"every retriever failed: {words}", hint="kb doctor")
             )
 
     @property
     def found(self) -> Retrieved:
-        return Retrieved(self.hits, self.lists, self.degraded, self.milliseconds, self.query, self.hints)
+        return Retrieved(
+            self.hits, self.lists, self.degraded, self.milliseconds, self.query, self.hints
+        )
 
 
 class Retrieval:
-    def __init__(self, plugins: Plugins, host_settings: HostSettings, build: Callable[[str, str], Any]) -> None:
+    def __init__(
+        self, plugins: Plugins, host_settings: HostSettings, build: Callable[[str, str], Any]
+    ) -> None:
         self._plugins = plugins
         self._build = build
         self._retrievers: dict[str, Chosen[Any]] = {}
         self._reranker: Chosen[Any] = Chosen(
-            plugins, plugins.rerankers, build, host_settings.search_reranker, variable="KB_SEARCH_RERANKER"
+            plugins,
+            plugins.rerankers,
+            build,
+            host_settings.search_reranker,
+            variable="KB_SEARCH_RERANKER",
         )
 
     def _retriever(self, name: str) -> Any:
-        chosen = self._retrievers.get(name) or Chosen(self._plugins, self._plugins.retrievers, self._build, name)
+        chosen = self._retrievers.get(name) or Chosen(
+            self._plugins, self._plugins.retrievers, self._build, name
+        )
         if not chosen.is_known:
             known = ", ".join(item.name for item in self._plugins.retrievers)
             raise InvalidInput(f"there is no retriever {name!r}; there are: {known}", field="mode")
@@ -126,11 +149,17 @@ class Retrieval:
         searches = [_Search(query) for query in queries]
         self._narrow(searches, tx)
         for name in dict.fromkeys(name for query in queries for name in query.retrievers):
-            part = [search for search in searches if name in search.query.retrievers and not search.error]
+            part = [
+                search
+                for search in searches
+                if name in search.query.retrievers and not search.error
+            ]
             started = time.perf_counter()
             self._retrieve(name, part, tx)
             for search in part:
-                search.milliseconds[name] = round((time.perf_counter() - started) * 1000 / len(part), 3)
+                search.milliseconds[name] = round(
+                    (time.perf_counter() - started) * 1000 / len(part), 3
+                )
         going = [search for search in searches if not search.error]
         self._permit(going, tx)
         self._fuse([search for search in going if not search.error], tx)
@@ -154,7 +183,11 @@ class Retrieval:
                     search.query = self.narrowed(query, tx)
                     continue
                 # Those who may find the same have the same condition, so that it is looked at once.
-                key = (query.actor, query.purpose, None if query.condition is None else id(query.condition))
+                key = (
+                    query.actor,
+                    query.purpose,
+                    None if query.condition is None else id(query.condition),
+                )
                 if key not in known:
                     known[key] = self.narrowed(query, tx)
                 search.query = query._replace(condition=known[key].condition)
@@ -173,7 +206,10 @@ class Retrieval:
         if len(part) > 1 and hasattr(retriever, "retrieve_all"):
             try:
                 with tx.attempt():
-                    found = [Candidates.checked(each) for each in retriever.retrieve_all([search.query for search in part], tx)]
+                    found = [
+                        Candidates.checked(each)
+                        for each in retriever.retrieve_all([search.query for search in part], tx)
+                    ]
             except Exception as error:  # noqa: BLE001 - one of them may be the reason
                 log.info("retriever %s is asked one by one: %s", name, type(error).__name__)
         for number, search in enumerate(part):
@@ -194,7 +230,9 @@ class Retrieval:
 
     def _blamed(self, retriever: str, error: Exception, tx: Tx) -> Exception:
         """The error with the name of the plugin, unless it explains itself or is the database's."""
-        if isinstance(error, KBError | exc.OperationalError | exc.InterfaceError) or tx.engine.explain(error):
+        if isinstance(
+            error, KBError | exc.OperationalError | exc.InterfaceError
+        ) or tx.engine.explain(error):
             return error
         plugin = self._plugins.retrievers.plugin_of(retriever)
         told = self._plugins.report(plugin, f"the retriever {retriever!r}", error)
@@ -207,7 +245,9 @@ class Retrieval:
         for search in searches:
             search.permitted = {chunk for found in search.lists.values() for chunk in found.numbers}
             # Without a condition only the organization is left to check, which the built-in retrievers keep to.
-            if search.permitted and (search.query.condition is not None or self._outside & search.lists.keys()):
+            if search.permitted and (
+                search.query.condition is not None or self._outside & search.lists.keys()
+            ):
                 by_condition.setdefault(id(search.query.condition), []).append(search)
         for same in by_condition.values():
             numbers = {chunk for search in same for chunk in search.permitted}
@@ -220,24 +260,36 @@ class Retrieval:
             if len(allowed) < len(numbers):
                 for search in same:
                     search.permitted &= allowed
-                    search.lists = {name: found.among(allowed) for name, found in search.lists.items()}
+                    search.lists = {
+                        name: found.among(allowed) for name, found in search.lists.items()
+                    }
 
     @cached_property
     def _outside(self) -> set[str]:
         """The retrievers that do not ship with the host."""
-        shipped = {info.name for info in self._plugins.infos if info.distribution == HOST_DISTRIBUTION}
-        return {item.name for item in self._plugins.retrievers if self._plugins.retrievers.plugin_of(item.name) not in shipped}
+        shipped = {
+            info.name for info in self._plugins.infos if info.distribution == HOST_DISTRIBUTION
+        }
+        return {
+            item.name
+            for item in self._plugins.retrievers
+            if self._plugins.retrievers.plugin_of(item.name) not in shipped
+        }
 
     def _allowed(self, query: RetrievalQuery, numbers: Collection[int], tx: Tx) -> set[int]:
         """Those of the chunks that the search may show."""
         with tx.attempt():
-            return set(tx.connection.scalars(allowed_chunks(query, tx).where(among(chunks.c.seq, numbers))))
+            return set(
+                tx.connection.scalars(allowed_chunks(query, tx).where(among(chunks.c.seq, numbers)))
+            )
 
     def _fuse(self, searches: list[_Search], tx: Tx) -> None:
         several = [search for search in searches if len(search.lists) > 1]
         for search in searches:
             if len(search.lists) <= 1:
-                search.hits = next((Hits.alone(name, found) for name, found in search.lists.items()), ())
+                search.hits = next(
+                    (Hits.alone(name, found) for name, found in search.lists.items()), ()
+                )
         queries = [search.query._replace(weights=search.weights) for search in several]
         lists = [search.lists for search in several]
         made = self._plugins.fuse_hits(queries, lists, tx, [search.degraded for search in several])
@@ -254,12 +306,18 @@ class Retrieval:
         numbers = hits.numbers if isinstance(hits, Hits) else [hit.chunk for hit in hits]
         different = set(numbers)
         added = different - search.permitted
-        permitted = search.permitted | self._allowed(search.query, added, tx) if added else search.permitted
+        permitted = (
+            search.permitted | self._allowed(search.query, added, tx) if added else search.permitted
+        )
         if len(different) == len(numbers) and different <= permitted:
             return hits
-        return list({hit.chunk: hit for hit in reversed(hits) if hit.chunk in permitted}.values())[::-1]
+        return list({hit.chunk: hit for hit in reversed(hits) if hit.chunk in permitted}.values())[
+            ::-1
+        ]
 
-    def _rerank(self, query: RetrievalQuery, hits: Sequence[Hit], tx: Tx, degraded: dict[str, str]) -> Sequence[Hit]:
+    def _rerank(
+        self, query: RetrievalQuery, hits: Sequence[Hit], tx: Tx, degraded: dict[str, str]
+    ) -> Sequence[Hit]:
         head = {hit.chunk: hit for hit in hits[:_RERANKED]}
         try:
             if missing := self._reranker.missing:

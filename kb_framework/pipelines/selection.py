@@ -30,7 +30,15 @@ class Scope(NamedTuple):
 
 
 SCOPES: dict[Over, Scope] = {
-    "documents": Scope("documents", documents, documents, documents.c.id, documents.c.id, documents.c.id, "document_id"),
+    "documents": Scope(
+        "documents",
+        documents,
+        documents,
+        documents.c.id,
+        documents.c.id,
+        documents.c.id,
+        "document_id",
+    ),
     "chunks": Scope(
         "chunks",
         chunks,
@@ -62,9 +70,15 @@ class Selector:
         for name, value in chosen.items():
             # Left out, it would widen the selection.
             if value == "" or (isinstance(value, list) and "" in value):
-                raise InvalidInput(f"{name}: must not be empty; leave it out to select by something else", field=name)
+                raise InvalidInput(
+                    f"{name}: must not be empty; leave it out to select by something else",
+                    field=name,
+                )
         if not chosen:
-            raise InvalidInput(f"no selection: give at least one of {', '.join(names)}", field=names[0] if names else None)
+            raise InvalidInput(
+                f"no selection: give at least one of {', '.join(names)}",
+                field=names[0] if names else None,
+            )
         return Selection(chosen)
 
     def condition(self, selection: Selection) -> sa.ColumnElement[bool]:
@@ -84,7 +98,9 @@ def filter_field(item: SelectionFilter, function: Callable[..., Any]) -> Any:
 
 
 # Fields of every bulk body, command or tool, which no filter and no operation may take.
-RESERVED = frozenset({"force", "yes", "dry_run", "plan", "operation", "json", "debug", "cli", "engine"})
+RESERVED = frozenset(
+    {"force", "yes", "dry_run", "plan", "operation", "json", "debug", "cli", "engine"}
+)
 
 
 def check_contributions(plugins: Plugins) -> None:
@@ -99,10 +115,17 @@ def check_contributions(plugins: Plugins) -> None:
         for name in sorted(fields & {item.name for item in Selector(plugins).offered(kind.over)}):
             owners = plugins.kinds.plugin_of(kind.name), plugins.filters.plugin_of(name)
             later = max(owners, key=plugins.load_order)
-            plugins.fail(later, PluginFailed(f"{name!r} is both a field of {kind.name!r} and a selection filter ({owners[1]!r})"))
+            plugins.fail(
+                later,
+                PluginFailed(
+                    f"{name!r} is both a field of {kind.name!r} and a selection filter ({owners[1]!r})"
+                ),
+            )
 
 
-def _try(plugins: Plugins, registry: Registry[Any], item: Any, check: Callable[[Any], None]) -> None:
+def _try(
+    plugins: Plugins, registry: Registry[Any], item: Any, check: Callable[[Any], None]
+) -> None:
     if registry.get(item.name) is None:
         return
     try:
@@ -115,13 +138,17 @@ def _try(plugins: Plugins, registry: Registry[Any], item: Any, check: Callable[[
 
 def _check_over(item: SelectionFilter | MutationKind) -> None:
     if item.over not in get_args(Over):
-        raise PluginFailed(f"{item.name!r} is over {item.over!r}, not over {' or '.join(get_args(Over))}")
+        raise PluginFailed(
+            f"{item.name!r} is over {item.over!r}, not over {' or '.join(get_args(Over))}"
+        )
 
 
 def _check_filter(item: SelectionFilter) -> None:
     _check_over(item)
     if _taken(resolve(item.target)) is inspect.Parameter.empty:
-        raise PluginFailed(f"the selection filter {item.name!r} must take one annotated parameter, value")
+        raise PluginFailed(
+            f"the selection filter {item.name!r} must take one annotated parameter, value"
+        )
 
 
 # What pydantic is known to take need not be tried, whenever an engine is opened.
@@ -143,8 +170,16 @@ def _taken(function: Callable[..., Any]) -> Any:
 def _check_kind(kind: MutationKind) -> None:
     _check_over(kind)
     operation = resolve(kind.target)
-    if not (isinstance(operation, type) and issubclass(operation, BaseModel) and callable(getattr(operation, "apply", None))):
-        raise PluginFailed(f"the mutation kind {kind.name!r} must be a pydantic model with apply(tx, selected)")
+    if not (
+        isinstance(operation, type)
+        and issubclass(operation, BaseModel)
+        and callable(getattr(operation, "apply", None))
+    ):
+        raise PluginFailed(
+            f"the mutation kind {kind.name!r} must be a pydantic model with apply(tx, selected)"
+        )
     taken = sorted(set(operation.model_fields) & RESERVED)
     if taken:
-        raise PluginFailed(f"the mutation kind {kind.name!r} has a field with a reserved name: {taken[0]}")
+        raise PluginFailed(
+            f"the mutation kind {kind.name!r} has a field with a reserved name: {taken[0]}"
+        )

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 FIELDS = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")
 # In a chunk's metadata, where its document was added with a source.
 SOURCE = ("source_ref", "source_title")
-_TYPES: dict[str, Any] = {"text": sa.Text(), "boolean": sa.Boolean(), "number": sa.Float(), "json": Json()}
+_TYPES: dict[str, Any] = {
+    "text": sa.Text(),
+    "boolean": sa.Boolean(),
+    "number": sa.Float(),
+    "json": Json(),
+}
 
 
 def added_column(item: ChunkColumn) -> sa.ColumnElement[Any]:
@@ -29,7 +34,9 @@ def added_column(item: ChunkColumn) -> sa.ColumnElement[Any]:
 
 def chunk_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
     """The columns returned for a chunk."""
-    added = _added(item for item in plugins.chunk_columns if item.in_chunks and item.name not in SOURCE)
+    added = _added(
+        item for item in plugins.chunk_columns if item.in_chunks and item.name not in SOURCE
+    )
     return [*(chunks.c[name] for name in FIELDS), *added, *source_columns(plugins)]
 
 
@@ -39,7 +46,9 @@ def source_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
     for name in SOURCE:
         own = chunks.c.metadata[name].as_string()
         item = plugins.chunk_columns.get(name)
-        found.append((sa.func.coalesce(added_column(item).element, own) if item else own).label(name))
+        found.append(
+            (sa.func.coalesce(added_column(item).element, own) if item else own).label(name)
+        )
     return found
 
 
@@ -66,7 +75,9 @@ def _is_one_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 
 def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
     """The columns of every search hit beyond the host's: where its text is from, and what plugins add."""
-    added = _added(item for item in plugins.chunk_columns if item.in_hits and item.name not in SOURCE)
+    added = _added(
+        item for item in plugins.chunk_columns if item.in_hits and item.name not in SOURCE
+    )
     return [*added, *source_columns(plugins)]
 
 
@@ -76,7 +87,9 @@ def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
     if query.condition is None:
         return allowed
     # A condition on chunks alone need not look at the documents of all of them.
-    about_documents = any(getattr(item, "table", None) is documents for item in visitors.iterate(query.condition))
+    about_documents = any(
+        getattr(item, "table", None) is documents for item in visitors.iterate(query.condition)
+    )
     if about_documents:
         allowed = allowed.join(documents, documents.c.id == chunks.c.document_id)
     return allowed.where(query.condition)
@@ -93,7 +106,9 @@ def _added(items: Iterable[ChunkColumn]) -> list[sa.ColumnElement[Any]]:
     return [added_column(item) for item in items]
 
 
-def citation(path: str | None, document_id: int, metadata: Mapping[str, Any], source_ref: str | None = None) -> str:
+def citation(
+    path: str | None, document_id: int, metadata: Mapping[str, Any], source_ref: str | None = None
+) -> str:
     """Where to look for a chunk: `a.md#L3-L9`, `b.pdf#page=4`, `document/7 (https://example.org/page)`."""
     place = path or f"document/{document_id}"
     if "page" in metadata:

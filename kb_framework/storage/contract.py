@@ -90,7 +90,9 @@ class TextIndex(Protocol):
         """Remove chunks, selected by number, that are still in their table."""
         ...
 
-    def search(self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         """Return the best chunks for each query, by BM25; higher scores are better.
 
         `within` selects the numbers of chunks of the organization that may be returned; None allows all of them.
@@ -122,7 +124,9 @@ class VectorIndex(Protocol):
         """Remove the vectors of chunks, selected by number, that are still in their table."""
         ...
 
-    def search(self, vectors: Sequence[bytes], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, vectors: Sequence[bytes], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         """Return the nearest chunks of the organization for each vector, with their cosine similarity."""
         ...
 
@@ -200,7 +204,9 @@ class Engine(Protocol):
 
     # Transactions
 
-    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None) -> None:
+    def lock(
+        self, connection: sa.Connection, organization_id: str | None, queue: str | None
+    ) -> None:
         """Wait, at the beginning of a writing transaction, until it may write.
 
         For an organization: nobody else writes for it until the commit. For a queue: nobody else of that queue does. For
@@ -278,7 +284,9 @@ class Engine(Protocol):
 
     def text_index(self, connection: sa.Connection, organization_id: str) -> TextIndex: ...
 
-    def vector_index(self, connection: sa.Connection, index: str, organization_id: str) -> VectorIndex: ...
+    def vector_index(
+        self, connection: sa.Connection, index: str, organization_id: str
+    ) -> VectorIndex: ...
 
     def index_builder(self, store: Store) -> IndexBuilder: ...
 

@@ -59,14 +59,21 @@ def insert_document(
 ) -> int:
     """Add a document with its chunks; `values` are columns of `documents`, `vectors` are by content hash."""
     document_id = insert_empty(tx, values, tags, len(pieces))
-    insert_chunks(tx, [Content(document_id, values["title"], list(enumerate(pieces)), job_id, vectors)], space)
+    insert_chunks(
+        tx, [Content(document_id, values["title"], list(enumerate(pieces)), job_id, vectors)], space
+    )
     return document_id
 
 
 def insert_empty(tx: Tx, values: dict[str, Any], tags: Iterable[str], chunk_count: int) -> int:
     """Add a document; its chunks are to follow in the same transaction."""
     time = now()
-    row = {**values, "organization_id": tx.organization_id, "chunk_count": chunk_count, "created_at": time}
+    row = {
+        **values,
+        "organization_id": tx.organization_id,
+        "chunk_count": chunk_count,
+        "created_at": time,
+    }
     inserted = tx.execute(_INSERT_DOCUMENT, {**row, "updated_at": time, "indexed_at": time})
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
     owner = {"organization_id": tx.organization_id, "document_id": document_id}
@@ -85,7 +92,9 @@ def replace_content(
     space: Space | None,
 ) -> None:
     """Give a document new content. A chunk whose text is still there keeps its row, and so its id and all curation."""
-    query = sa.select(chunks.c.seq, chunks.c.content_hash).where(chunks.c.document_id == document_id)
+    query = sa.select(chunks.c.seq, chunks.c.content_hash).where(
+        chunks.c.document_id == document_id
+    )
     waiting: dict[str, list[int]] = {}
     for number, digest in tx.execute(query.order_by(chunks.c.chunk_index)):
         waiting.setdefault(digest, []).append(number)
@@ -98,14 +107,20 @@ def replace_content(
             kept.append((same.pop(0), index, piece))
         else:
             new.append((index, piece))
-    gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, [number for numbers in waiting.values() for number in numbers]))
+    gone = sa.select(chunks.c.seq).where(
+        among(chunks.c.seq, [number for numbers in waiting.values() for number in numbers])
+    )
     # Titles and headings are indexed with every chunk, and may have changed around those that stay.
     tx.text.remove(sa.select(chunks.c.seq).where(among(chunks.c.seq, every)))
     remove_vectors(tx, gone)
     tx.execute(sa.delete(chunks).where(chunks.c.seq.in_(gone)))
     for number, index, piece in kept:
         # The text as well: a chunk is recognised by its hash, and its stored text may be damaged.
-        values_now = {"chunk_index": index, "content": piece.content, "metadata": dict(piece.metadata)}
+        values_now = {
+            "chunk_index": index,
+            "content": piece.content,
+            "metadata": dict(piece.metadata),
+        }
         tx.execute(sa.update(chunks).where(chunks.c.seq == number).values(values_now))
     _add_text(tx, values["title"], [(number, piece) for number, _, piece in kept])
     insert_chunks(tx, [Content(document_id, values["title"], new, job_id, vectors)], space)
@@ -118,13 +133,19 @@ def insert_chunks(tx: Tx, contents: Iterable[Content], space: Space | None) -> N
     every = (
         (content, index, piece, words)
         for content in contents
-        for (index, piece), words in zip(content.pieces, content.words or repeat(None, len(content.pieces)), strict=True)
+        for (index, piece), words in zip(
+            content.pieces, content.words or repeat(None, len(content.pieces)), strict=True
+        )
     )
     while part := list(islice(every, _SLICE)):
         _insert_slice(tx, part, space)
 
 
-def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText, Sequence[str] | None]], space: Space | None) -> None:
+def _insert_slice(
+    tx: Tx,
+    part: Sequence[tuple[Content, int, ChunkText, Sequence[str] | None]],
+    space: Space | None,
+) -> None:
     time = now()
     rows = [
         {
@@ -158,7 +179,9 @@ def _insert_slice(tx: Tx, part: Sequence[tuple[Content, int, ChunkText, Sequence
 
 def _numbers(tx: Tx, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """The numbers that the rows were given, in their order."""
-    found = tx.execute(sa.select(chunks.c.id, chunks.c.seq).where(among(chunks.c.id, [row["id"] for row in rows])))
+    found = tx.execute(
+        sa.select(chunks.c.id, chunks.c.seq).where(among(chunks.c.id, [row["id"] for row in rows]))
+    )
     by_id = {row[0]: row[1] for row in found}
     return [by_id[row["id"]] for row in rows]
 
@@ -192,7 +215,9 @@ def insert_archived(
     to_documents, to_chunks = targets
     taken = tx.scalar(sa.select(documents.c.id).where(documents.c.id == document["id"]))
     values = {name: value for name, value in document.items() if name != "id" or taken is None}
-    inserted = tx.execute(sa.insert(to_documents).values({**values, "organization_id": tx.organization_id}))
+    inserted = tx.execute(
+        sa.insert(to_documents).values({**values, "organization_id": tx.organization_id})
+    )
     document_id: int = inserted.inserted_primary_key[0]  # type: ignore[index]
     if taken is None:
         tx.engine.numbers_given(tx.connection, documents)
@@ -234,12 +259,22 @@ def delete_chunks(tx: Tx, selected: sa.Select) -> None:
     """Remove single chunks, by number, with everything derived from them; their documents stay."""
     numbers = list(tx.connection.scalars(selected))
     gone = sa.select(chunks.c.seq).where(among(chunks.c.seq, numbers))
-    shrunk = list(tx.connection.scalars(sa.select(chunks.c.document_id).where(among(chunks.c.seq, numbers)).distinct()))
+    shrunk = list(
+        tx.connection.scalars(
+            sa.select(chunks.c.document_id).where(among(chunks.c.seq, numbers)).distinct()
+        )
+    )
     tx.text.remove(gone)
     remove_vectors(tx, gone)
     tx.execute(sa.delete(chunks).where(among(chunks.c.seq, numbers)))
-    left = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
-    tx.execute(sa.update(documents).where(among(documents.c.id, shrunk)).values(chunk_count=left, updated_at=now()))
+    left = (
+        sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
+    )
+    tx.execute(
+        sa.update(documents)
+        .where(among(documents.c.id, shrunk))
+        .values(chunk_count=left, updated_at=now())
+    )
 
 
 def release_files(tx: Tx, selected: sa.Select) -> None:
@@ -247,11 +282,19 @@ def release_files(tx: Tx, selected: sa.Select) -> None:
     # The file may be another organization's too, who may be deleting it at the same time.
     tx.engine.take_turns(tx.connection, "files")
     keeping = documents.alias()
-    kept = sa.select(keeping.c.id).where(keeping.c.file == documents.c.file, keeping.c.id.not_in(selected))
+    kept = sa.select(keeping.c.id).where(
+        keeping.c.file == documents.c.file, keeping.c.id.not_in(selected)
+    )
     files = sa.select(documents.c.file, sa.literal(now())).distinct()
-    files = files.where(documents.c.id.in_(selected), documents.c.file.is_not(None), ~sa.exists(kept))
+    files = files.where(
+        documents.c.id.in_(selected), documents.c.file.is_not(None), ~sa.exists(kept)
+    )
     known = sa.select(file_removals.c.key)
-    tx.execute(sa.insert(file_removals).from_select(["key", "created_at"], files.where(documents.c.file.not_in(known))))
+    tx.execute(
+        sa.insert(file_removals).from_select(
+            ["key", "created_at"], files.where(documents.c.file.not_in(known))
+        )
+    )
 
 
 def add_tags(tx: Tx, selected: sa.Select, tags: Iterable[str]) -> None:
@@ -262,7 +305,9 @@ def add_tags(tx: Tx, selected: sa.Select, tags: Iterable[str]) -> None:
         # By the primary key, document by document: a list of all who have the tag may be far longer than the selection.
         has = sa.exists().where(document_tags.c.document_id == number, document_tags.c.tag == tag)
         missing = sa.select(sa.literal(tx.organization_id), number, sa.literal(tag)).where(~has)
-        tx.execute(sa.insert(document_tags).from_select(["organization_id", "document_id", "tag"], missing))
+        tx.execute(
+            sa.insert(document_tags).from_select(["organization_id", "document_id", "tag"], missing)
+        )
 
 
 def remove_tags(tx: Tx, selected: sa.Select, tags: Iterable[str] | None) -> None:
@@ -275,11 +320,18 @@ def remove_tags(tx: Tx, selected: sa.Select, tags: Iterable[str] | None) -> None
 
 def touch(tx: Tx, selected: sa.Select, **values: Any) -> None:
     """Set columns of the selected documents, and `updated_at`."""
-    tx.execute(sa.update(documents).where(documents.c.id.in_(selected)).values(updated_at=now(), **values))
+    tx.execute(
+        sa.update(documents).where(documents.c.id.in_(selected)).values(updated_at=now(), **values)
+    )
     if "title" in values:
         # The title is indexed with every chunk.
-        query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata).where(chunks.c.document_id.in_(selected))
-        numbered = [(number, ChunkText(content, metadata)) for number, content, metadata in tx.execute(query)]
+        query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata).where(
+            chunks.c.document_id.in_(selected)
+        )
+        numbered = [
+            (number, ChunkText(content, metadata))
+            for number, content, metadata in tx.execute(query)
+        ]
         tx.text.remove(query.with_only_columns(chunks.c.seq))
         _add_text(tx, values["title"], numbered)
 

@@ -35,7 +35,10 @@ _IDS: dict[str, tuple[str, sa.Column[Any]]] = {
 
 
 def why_empty(
-    tx: Tx, filters: Mapping[str, Any], more: Mapping[str, tuple[str, sa.Column[Any]]] | None = None, noun: str = "document"
+    tx: Tx,
+    filters: Mapping[str, Any],
+    more: Mapping[str, tuple[str, sa.Column[Any]]] | None = None,
+    noun: str = "document",
 ) -> str | None:
     """Return what to tell where nothing matches these filters, or None. Only for empty answers: it reads the values in use.
 
@@ -47,14 +50,22 @@ def why_empty(
         values = list(value)[:_ASKED] if isinstance(value, list | tuple) else [value]
         if name in _IDS and (gone := _absent(tx, _IDS[name][1], values)):
             return f"there is no {_IDS[name][0]} {gone[0]}"
-        if name in columns and (gone := _absent(tx, columns[name][1], values)) and _matters(name, gone, values):
+        if (
+            name in columns
+            and (gone := _absent(tx, columns[name][1], values))
+            and _matters(name, gone, values)
+        ):
             label, column = columns[name]
             known = _candidates(tx, column)
             told = f"no {noun} has {label} {gone[0]!r}"
             if near := _nearest(str(gone[0]), known):
                 return f"{told}; nearest: {near!r}"
             # A name like `english` is near to no code.
-            return f"{told}; in use: {', '.join(known[:_LANGUAGES])}" if name == "lang" and known else told
+            return (
+                f"{told}; in use: {', '.join(known[:_LANGUAGES])}"
+                if name == "lang" and known
+                else told
+            )
     if list(given) == ["tags"] and len(given["tags"]) > 1:
         return f"no {noun} has all of the tags {', '.join(given['tags'])}"[:_TOLD]
     if len(given) > 1:
@@ -71,8 +82,16 @@ def _absent(tx: Tx, column: sa.Column[Any], values: list[Any]) -> list[Any]:
     if column is documents.c.lang:
         # `pt` is also `pt-br`, in any case.
         there = {lang.lower() for lang in _candidates(tx, column)}
-        return [value for value in values if not any(f"{lang}-".startswith(f"{value.lower()}-") for lang in there)]
-    found = set(tx.execute(sa.select(column).distinct().where(tx.owns(column.table), among(column, values))).scalars())
+        return [
+            value
+            for value in values
+            if not any(f"{lang}-".startswith(f"{value.lower()}-") for lang in there)
+        ]
+    found = set(
+        tx.execute(
+            sa.select(column).distinct().where(tx.owns(column.table), among(column, values))
+        ).scalars()
+    )
     return [value for value in values if value not in found]
 
 

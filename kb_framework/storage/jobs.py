@@ -36,7 +36,9 @@ _INSERT, _INSERT_TYPED = sa.insert(jobs), sa.insert(typed_jobs)
 def has_job_types(tx: Tx) -> bool:
     """Whether the column exists. Once it does it stays, so the answer is kept."""
     if not tx.store.has_job_types:
-        tx.store.has_job_types = any(column["name"] == "job_type" for column in sa.inspect(tx.connection).get_columns("jobs"))
+        tx.store.has_job_types = any(
+            column["name"] == "job_type" for column in sa.inspect(tx.connection).get_columns("jobs")
+        )
     return tx.store.has_job_types
 
 
@@ -49,7 +51,9 @@ def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
         "created_at": time,
         "finished_at": time,
     } | values
-    statement, kind = (_INSERT_TYPED, {"job_type": job_type}) if has_job_types(tx) else (_INSERT, {})
+    statement, kind = (
+        (_INSERT_TYPED, {"job_type": job_type}) if has_job_types(tx) else (_INSERT, {})
+    )
     result = tx.execute(statement, row | kind)
     return result.inserted_primary_key[0]  # type: ignore[index]
 
@@ -57,14 +61,24 @@ def insert_job(tx: Tx, actor: Actor, job_type: str, **values: Any) -> int:
 def finish_job(tx: Tx, job_id: int, *, status: str, **values: Any) -> None:
     """End a job that was written before it was done; it is about one file."""
     failed = int(status == "failed")
-    row = {"status": status, "matched": 1, "succeeded": 1 - failed, "failed": failed, "finished_at": now(), **values}
+    row = {
+        "status": status,
+        "matched": 1,
+        "succeeded": 1 - failed,
+        "failed": failed,
+        "finished_at": now(),
+        **values,
+    }
     tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(row))
 
 
 def select_jobs(tx: Tx) -> sa.Select:
     """The organization's jobs with the fields that the world sees."""
     table = typed_jobs if has_job_types(tx) else jobs
-    columns = [table.c[name] if name in table.c else sa.literal("ingest").label("job_type") for name in FIELDS]
+    columns = [
+        table.c[name] if name in table.c else sa.literal("ingest").label("job_type")
+        for name in FIELDS
+    ]
     named = sa.select(users.c.name).where(users.c.id == table.c.user_id).scalar_subquery()
     # Whoever works here without a key is nobody's row.
     user = sa.case((table.c.user_id == LOCAL_USER, "local"), else_=named).label("user")

@@ -30,7 +30,9 @@ _VERBS = (
     _each("됐 되었", _PAST),
 )
 # At least two syllables are left: many a word of two ends like one of these.
-_ENDING = re.compile(f"..+?(들?(?:{_PARTICLES})[는은도만의]?|들|{' '.join(_VERBS)})".replace(" ", "|"))
+_ENDING = re.compile(
+    f"..+?(들?(?:{_PARTICLES})[는은도만의]?|들|{' '.join(_VERBS)})".replace(" ", "|")
+)
 
 
 def ending(word: str) -> int:

@@ -30,7 +30,11 @@ _BATCH = 1000
 
 def create_base(tx: Tx) -> None:
     tables.metadata.create_all(tx.connection)
-    tx.execute(sa.insert(tables.organizations).values(id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now()))
+    tx.execute(
+        sa.insert(tables.organizations).values(
+            id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now()
+        )
+    )
     tx.engine.create_text(tx.connection)
 
 
@@ -120,7 +124,10 @@ def require_current(tx: Tx, plugin_steps: dict[str, list[api.Migration]]) -> Non
     """Refuse a database that this program, with these plugins, would have to migrate, or does not know all of."""
     steps, applied = _all_steps(plugin_steps), _applied(tx)
     if HOST not in applied:
-        raise StoreUnusable("this is no database of a knowledge base", hint="name its file: kb.sqlite in the data folder")
+        raise StoreUnusable(
+            "this is no database of a knowledge base",
+            hint="name its file: kb.sqlite in the data folder",
+        )
     if due := _due(steps, applied):
         names = ", ".join(f"{plugin}/{version} {name}" for plugin, (version, name, _) in due)
         raise StoreUnusable(
@@ -135,10 +142,15 @@ def require_current(tx: Tx, plugin_steps: dict[str, list[api.Migration]]) -> Non
 
 
 def _all_steps(plugin_steps: dict[str, list[api.Migration]]) -> dict[str, list[Step]]:
-    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS, FULL_TEXT: [(ANALYSIS, "analysis", index_anew)]}
+    steps: dict[str, list[Step]] = {
+        HOST: HOST_MIGRATIONS,
+        FULL_TEXT: [(ANALYSIS, "analysis", index_anew)],
+    }
     for plugin, migrations in sorted(plugin_steps.items()):
         ordered = sorted(migrations, key=lambda migration: migration.version)
-        steps[plugin] = [(m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered]
+        steps[plugin] = [
+            (m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered
+        ]
     return steps
 
 
@@ -175,7 +187,12 @@ def _due(steps: dict[str, list[Step]], applied: dict[str, int]) -> list[tuple[st
                 f"this program knows {newest}); nothing was changed",
                 hint="install the newer version, or choose another folder with KB_DATA_DIR",
             )
-    return [(plugin, step) for plugin, known in steps.items() for step in known if step[0] > applied.get(plugin, 0)]
+    return [
+        (plugin, step)
+        for plugin, known in steps.items()
+        for step in known
+        if step[0] > applied.get(plugin, 0)
+    ]
 
 
 def by_plugin(pairs: Iterable[tuple[str, api.Migration]]) -> dict[str, list[api.Migration]]:

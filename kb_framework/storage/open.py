@@ -28,13 +28,21 @@ def open_engine(settings: Settings, plugins: Plugins) -> Engine:
 def _no_store(scheme: str, url: str | None, plugins: Plugins) -> ConfigInvalid:
     schemes = [item.scheme for item in plugins.stores if item.scheme != _DEFAULT]
     off = [info for info in plugins.infos if info.state == "disabled"]
-    known = f"; it may begin with {' or '.join(f'{other}://' for other in schemes)}" if schemes else ""
+    known = (
+        f"; it may begin with {' or '.join(f'{other}://' for other in schemes)}" if schemes else ""
+    )
     if url is None:
         message = "no database can be opened: no plugin provides a store for the data folder"
-        hint = "install or enable a plugin that provides one" + (f", or set KB_DATABASE_URL{known}" if known else "")
+        hint = "install or enable a plugin that provides one" + (
+            f", or set KB_DATABASE_URL{known}" if known else ""
+        )
     else:
-        message = f"KB_DATABASE_URL begins with {scheme}://, for which no plugin provides a store{known}"
+        message = (
+            f"KB_DATABASE_URL begins with {scheme}://, for which no plugin provides a store{known}"
+        )
         hint = "install or enable a plugin for it, or unset KB_DATABASE_URL to use the data folder"
-    if owner := next((info for info in off if info.name.startswith(scheme.removesuffix("ql"))), None):
+    if owner := next(
+        (info for info in off if info.name.startswith(scheme.removesuffix("ql"))), None
+    ):
         hint = f"the plugin {owner.name} is switched off: kb plugins enable {plugins.handle(owner)}"
     return ConfigInvalid(message, hint=hint)

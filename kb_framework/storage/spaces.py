@@ -22,9 +22,9 @@ class Space:
     index_name: str
 
 
-_ACTIVE_SPACE = sa.select(embedding_spaces.c.model, embedding_spaces.c.dimensions, embedding_spaces.c.index_name).where(
-    embedding_spaces.c.active
-)
+_ACTIVE_SPACE = sa.select(
+    embedding_spaces.c.model, embedding_spaces.c.dimensions, embedding_spaces.c.index_name
+).where(embedding_spaces.c.active)
 
 
 def active_space(tx: Tx) -> Space | None:
@@ -32,7 +32,9 @@ def active_space(tx: Tx) -> Space | None:
     return Space(*row) if row else None
 
 
-def create_space(tx: Tx, model: str, dimensions: int, *, active: bool = True, suffix: str = "") -> Space:
+def create_space(
+    tx: Tx, model: str, dimensions: int, *, active: bool = True, suffix: str = ""
+) -> Space:
     """Record a new space with an empty index. One that is not active is being built beside the active one.
 
     Vectors are removed from every space, so that one being built never keeps what is gone. They are added to the
@@ -48,7 +50,11 @@ def create_space(tx: Tx, model: str, dimensions: int, *, active: bool = True, su
         tx.execute(sa.update(embedding_spaces).values(active=False))
     tx.execute(
         sa.insert(embedding_spaces).values(
-            model=model, dimensions=dimensions, index_name=space.index_name, active=active, created_at=now()
+            model=model,
+            dimensions=dimensions,
+            index_name=space.index_name,
+            active=active,
+            created_at=now(),
         )
     )
     tx.engine.create_vectors(tx.connection, space.index_name, dimensions)
@@ -64,7 +70,11 @@ def show_active_space(tx: Tx) -> None:
 
 def spaces_being_built(tx: Tx) -> list[Space]:
     columns = embedding_spaces.c
-    query = sa.select(columns.model, columns.dimensions, columns.index_name).where(~columns.active).order_by(columns.id)
+    query = (
+        sa.select(columns.model, columns.dimensions, columns.index_name)
+        .where(~columns.active)
+        .order_by(columns.id)
+    )
     return [Space(*row) for row in tx.execute(query)]
 
 
@@ -73,7 +83,11 @@ def activate_space(tx: Tx, space: Space) -> None:
     former = active_space(tx)
     if former and former != space:
         drop_space(tx, former)
-    tx.execute(sa.update(embedding_spaces).where(embedding_spaces.c.index_name == space.index_name).values(active=True))
+    tx.execute(
+        sa.update(embedding_spaces)
+        .where(embedding_spaces.c.index_name == space.index_name)
+        .values(active=True)
+    )
     show_active_space(tx)
     tx.corpus_changed(everywhere=True)
 

@@ -41,7 +41,9 @@ def _decoded(text: str | bytes) -> Any:
 
 
 def _too_deep() -> dict[str, str]:
-    return {PROBLEM: f"this is nested more than {MAX_STORED_DEPTH} levels deep, so it cannot be shown"}
+    return {
+        PROBLEM: f"this is nested more than {MAX_STORED_DEPTH} levels deep, so it cannot be shown"
+    }
 
 
 class JsonValues(ColumnElement[Any]):
@@ -85,7 +87,10 @@ class JsonObject(ColumnElement[Any]):
 
     inherit_cache = True
     type = sa.JSON()
-    _traverse_internals = [("names", sa.sql.visitors.InternalTraversal.dp_string_list), ("values", _CLAUSES)]
+    _traverse_internals = [
+        ("names", sa.sql.visitors.InternalTraversal.dp_string_list),
+        ("values", _CLAUSES),
+    ]
 
     def __init__(self, fields: Mapping[str, ColumnElement[Any]]) -> None:
         self.names = list(fields)

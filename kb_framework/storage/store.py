@@ -72,7 +72,9 @@ class Tx:
 
     def vector_index(self, index: str, organization_id: str | None = None) -> VectorIndex:
         """Return a vector index by its name, whether or not it is the active one."""
-        return self.engine.vector_index(self.connection, index, organization_id or self.organization_id)
+        return self.engine.vector_index(
+            self.connection, index, organization_id or self.organization_id
+        )
 
     def vector_of(self, chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
         """Return a chunk's vector in the active space as part of a query; null where it has none."""
@@ -131,7 +133,11 @@ class Tx:
     def move_revision(self) -> None:
         """What the store does last in a writing transaction."""
         if self._moving is not None:
-            self.execute(sa.update(organizations).where(self._moving).values(revision=organizations.c.revision + 1))
+            self.execute(
+                sa.update(organizations)
+                .where(self._moving)
+                .values(revision=organizations.c.revision + 1)
+            )
             self._moving = None
 
 
@@ -143,10 +149,14 @@ class Store:
         event.listen(engine.writer, "before_cursor_execute", _notice_change)
 
     @contextmanager
-    def read(self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None) -> Iterator[Tx]:
+    def read(
+        self, organization_id: str = DEFAULT_ORGANIZATION, *, seconds: float | None = None
+    ) -> Iterator[Tx]:
         """A consistent view. It never takes the write lock. With `seconds`, a query that takes longer raises."""
         with self._translated(reading=True), ExitStack() as stack:
-            connection = again(lambda: self._begin(stack, self.engine.reader, _nothing), self.engine)
+            connection = again(
+                lambda: self._begin(stack, self.engine.reader, _nothing), self.engine
+            )
             with self._viewing(connection, organization_id, seconds) as tx:
                 yield tx
 
@@ -186,8 +196,13 @@ class Store:
         return self.look(organization_id, question)
 
     @contextmanager
-    def _viewing(self, connection: sa.Connection, organization_id: str, seconds: float | None = None) -> Iterator[Tx]:
-        with self._limited(connection, seconds), snapshot(connection, lambda: self.engine.version(connection)):
+    def _viewing(
+        self, connection: sa.Connection, organization_id: str, seconds: float | None = None
+    ) -> Iterator[Tx]:
+        with (
+            self._limited(connection, seconds),
+            snapshot(connection, lambda: self.engine.version(connection)),
+        ):
             yield Tx(connection, self, organization_id)
 
     def run(self, organization_id: str, work: Callable[[Tx], T]) -> T:
@@ -204,7 +219,9 @@ class Store:
         return again(worked, self.engine)
 
     @contextmanager
-    def write(self, organization_id: str | None = None, *, queue: str | None = None) -> Iterator[Tx]:
+    def write(
+        self, organization_id: str | None = None, *, queue: str | None = None
+    ) -> Iterator[Tx]:
         """All or nothing: it commits at the end, or rolls back on any exception.
 
         Nobody else writes for the organization meanwhile; without an organization, nobody else writes at all. Where what is
@@ -213,7 +230,11 @@ class Store:
         with self._translated(), ExitStack() as stack:
 
             def begun() -> sa.Connection:
-                return self._begin(stack, self.engine.writer, lambda new: self.engine.lock(new, organization_id, queue))
+                return self._begin(
+                    stack,
+                    self.engine.writer,
+                    lambda new: self.engine.lock(new, organization_id, queue),
+                )
 
             connection = again(begun, self.engine)
             # Once: a connection that was lost, or interrupted, has no more to tell.
@@ -226,7 +247,9 @@ class Store:
                 info.pop(_TX, None)
             self._commit(connection)
 
-    def _begin(self, stack: ExitStack, connections: sa.Engine, start: Callable[[sa.Connection], None]) -> sa.Connection:
+    def _begin(
+        self, stack: ExitStack, connections: sa.Engine, start: Callable[[sa.Connection], None]
+    ) -> sa.Connection:
         """A transaction that ends with the stack; it is rolled back then, unless it was committed."""
         with ExitStack() as mine:
             connection = mine.enter_context(connections.connect())
@@ -248,7 +271,9 @@ class Store:
                 hint="look whether it was made, then try again",
             ) from error
 
-    def _limited(self, connection: sa.Connection, seconds: float | None) -> AbstractContextManager[None]:
+    def _limited(
+        self, connection: sa.Connection, seconds: float | None
+    ) -> AbstractContextManager[None]:
         return nullcontext() if seconds is None else self.engine.time_limit(connection, seconds)
 
     @contextmanager
@@ -257,7 +282,9 @@ class Store:
             yield
         except (exc.DBAPIError, exc.TimeoutError, exc.PendingRollbackError, PluginFailed) as error:
             # A full disk that a plugin's statement met is no fault of the plugin.
-            known = self.engine.explain(error.__cause__ if isinstance(error, PluginFailed) else error)
+            known = self.engine.explain(
+                error.__cause__ if isinstance(error, PluginFailed) else error
+            )
             if known is None:
                 raise
             if reading:

@@ -64,7 +64,9 @@ document_tags = sa.Table(
     "document_tags",
     metadata,
     sa.Column("organization_id", Uuid, nullable=False),
-    sa.Column("document_id", BigId, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "document_id", BigId, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False
+    ),
     sa.Column("tag", sa.Text, nullable=False),
     sa.PrimaryKeyConstraint("document_id", "tag"),
     sa.Index("document_tags_by_tag", "organization_id", "tag", "document_id"),
@@ -78,7 +80,9 @@ chunks = sa.Table(
     sa.Column("seq", BigId, primary_key=True),
     sa.Column("id", Uuid, nullable=False, unique=True),
     sa.Column("organization_id", Uuid, nullable=False),
-    sa.Column("document_id", BigId, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "document_id", BigId, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False
+    ),
     sa.Column("job_id", Uuid, nullable=False),
     sa.Column("chunk_index", sa.Integer, nullable=False),
     sa.Column("content", sa.Text, nullable=False),

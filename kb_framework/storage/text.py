@@ -43,11 +43,14 @@ _UNSPACED = (
 _HALF_WIDTH = "\uff66-\uff9f"
 # What belongs to a word without being a letter to the regular expression: accents, Hebrew and Arabic points, Indic vowels.
 _MARKS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a"
+    "\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0df3"
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _WORD = re.compile(f"[{_UNSPACED}]++|(?:[^\\W_{_UNSPACED}]++|[{_MARKS}]++)++")
-_PLACE = re.compile(f"[{_UNSPACED}{_HALF_WIDTH}]++|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]++|[{_MARKS}]++)++")
+_PLACE = re.compile(
+    f"[{_UNSPACED}{_HALF_WIDTH}]++|(?:[^\\W_{_UNSPACED}{_HALF_WIDTH}]++|[{_MARKS}]++)++"
+)
 _SEPARATOR = re.compile(f"[^\\w\\x00-\\x7f{_MARKS}]")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 # Small letters and digits as they are, and a space for everything else: that is found in texts many times faster.
@@ -121,7 +124,9 @@ _MORE_GRAMMAR = (
 _GRAMMAR = {name: frozenset(words.split()) for name, words in _COMMON.items()}
 _GRAMMAR["english"] |= set(_MORE_GRAMMAR.split())
 # Pairs of characters that end a Korean sentence, above all a question.
-_ENDINGS = "나요 까요 인가 가요 니까 습니 입니 합니 었나 였나 했나 았나 있나 을까 일까 될까 할까 니다"
+_ENDINGS = (
+    "나요 까요 인가 가요 니까 습니 입니 합니 었나 였나 했나 았나 있나 을까 일까 될까 할까 니다"
+)
 _KOREAN_ENDINGS = frozenset(_ENDINGS.split())
 _SAMPLE = 200
 
@@ -133,7 +138,10 @@ def index_fields(fields: Sequence[str]) -> list[str]:
     title that was made of the body's first words says nothing more, and would count them twice.
     """
     title, *others = fields
-    cut = [_words(field) for field in ("" if others and _is_beginning(title, others[-1].strip()) else title, *others)]
+    cut = [
+        _words(field)
+        for field in ("" if others and _is_beginning(title, others[-1].strip()) else title, *others)
+    ]
     language = _language(word for words in cut for word in words)
     return [" ".join(_tokens(words, language)) for words in cut]
 
@@ -161,11 +169,15 @@ def _query_terms(text: str) -> tuple[tuple[str, bool], ...]:
     terms: dict[tuple[str, bool], None] = {}
     for word in words:
         if not _RUN.match(word):
-            terms.update({(form, False): None for form in (*_stems([word], "english"), _fold(word))})
+            terms.update(
+                {(form, False): None for form in (*_stems([word], "english"), _fold(word))}
+            )
         elif len(word) == 1:
             terms[(word, True)] = None
         else:
-            terms.update({(pair, False): None for pair in _pairs(word)[: len(word) - 1 - ending(word)]})
+            terms.update(
+                {(pair, False): None for pair in _pairs(word)[: len(word) - 1 - ending(word)]}
+            )
     terms.update({(form, False): None for form in _marked(words, language)})
     telling = [term for term in terms if term[0] not in _KOREAN_ENDINGS]
     return tuple((telling or list(terms))[:MAX_TERMS])
@@ -195,7 +207,10 @@ def phrase_terms(text: str, prefix: bool = False) -> list[tuple[list[str], bool]
     """
     words = _words(text)
     plain = [word for word in words if not _RUN.match(word)]
-    forms = [dict(zip(plain, _stems(plain, "english"), strict=True)), {word: _fold(word) for word in plain}]
+    forms = [
+        dict(zip(plain, _stems(plain, "english"), strict=True)),
+        {word: _fold(word) for word in plain},
+    ]
     ways = list({tuple(_in_sequence(words, list(map(form.get, words)))): None for form in forms})
     if not ways[0]:
         return []
@@ -298,7 +313,9 @@ def _beginning(words: Iterable[str], prefixes: tuple[str, ...]) -> dict[str, str
     return {word: prefix for word in words for prefix in prefixes if _fold(word).startswith(prefix)}
 
 
-def _in_run(start: int, end: int, word: str, exact: Collection[str], prefixes: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+def _in_run(
+    start: int, end: int, word: str, exact: Collection[str], prefixes: tuple[str, ...]
+) -> Iterator[tuple[int, int, str]]:
     whole = len(word) != end - start
     for index, character in enumerate(word):
         pair = word[index : index + 2]
@@ -379,7 +396,11 @@ def is_unspaced(word: str) -> bool:
 
 def normalise(text: str) -> str:
     """One spelling for what looks the same: composed or not, full or half width, upper or lower case."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return (
+        text.lower()
+        if text.isascii()
+        else unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    )
 
 
 def _words(text: str) -> list[str]:

@@ -57,10 +57,19 @@ class Base:
     def engine(self, key: str) -> Engine:
         return Engine(AsgiTransport(self.app, api_key=key), self.plugins)
 
-    def ask(self, key: str | None, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
+    def ask(
+        self,
+        key: str | None,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> Reply:
         fields = {"Content-Type": "application/json"} if body is not None else {}
         fields |= {"Authorization": f"Bearer {key}"} if key is not None else {}
-        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         if method == "GET":
             # An answer that is streamed is only sent to who listens.
             with self.network.exchange(method, path, {**fields, **(headers or {})}, ()) as reply:

@@ -66,7 +66,8 @@ INJECTIONS = [
     "<script>alert(1)</script>",
 ]
 LEAKS = re.compile(
-    r"sqlite|SELECT |INSERT |Traceback|/tmp/|/home/|/root/|fts5:|no such column|syntax error|root:x:0", re.IGNORECASE
+    r"sqlite|SELECT |INSERT |Traceback|/tmp/|/home/|/root/|fts5:|no such column|syntax error|root:x:0",
+    re.IGNORECASE,
 )
 
 
@@ -99,16 +100,24 @@ def key(shared: Any) -> str:
 def file_routes(base: Any) -> list[Any]:
     """Routes that take a file, a name or a path, or that give a file."""
     words = re.compile(r"file|path|source|upload|import|export|backup")
-    return [item for item in base.operations() if words.search(item.path + json.dumps(item.described.get("requestBody", {})))]
+    return [
+        item
+        for item in base.operations()
+        if words.search(item.path + json.dumps(item.described.get("requestBody", {})))
+    ]
 
 
 @pytest.mark.parametrize("place", PATHS)
-def test_no_path_leads_out_of_the_data_folder(shared: Any, engine: Engine, key: str, place: str) -> None:
+def test_no_path_leads_out_of_the_data_folder(
+    shared: Any, engine: Engine, key: str, place: str
+) -> None:
     home: Path = shared.kb.settings.host.data_dir
     outside = {path for path in home.parent.rglob("*") if not path.is_relative_to(home)}
     for operation in file_routes(shared):
         target = re.sub(r"\{[^}]*\}", quote(place, safe="%"), operation.path)
-        reply = shared.ask(key, operation.method, target, b"" if operation.method != "GET" else None, OCTETS)
+        reply = shared.ask(
+            key, operation.method, target, b"" if operation.method != "GET" else None, OCTETS
+        )
         shown = "" if reply.body[:2] == b"PK" else reply.body[:2000].decode("utf-8", "replace")
         assert not LEAKS.search(without(shown, quote(place, safe="%"), place)), (target, shown)
         assert reply.status < 500
@@ -123,7 +132,9 @@ def test_no_path_leads_out_of_the_data_folder(shared: Any, engine: Engine, key: 
     assert {path for path in home.parent.rglob("*") if not path.is_relative_to(home)} == outside
 
 
-def test_a_link_in_the_storage_is_not_followed_out_of_it(shared: Any, engine: Engine, tmp_path: Path) -> None:
+def test_a_link_in_the_storage_is_not_followed_out_of_it(
+    shared: Any, engine: Engine, tmp_path: Path
+) -> None:
     secret = tmp_path / "outside" / "precious.txt"
     secret.parent.mkdir()
     secret.write_text("precious")
@@ -162,7 +173,15 @@ def filled(schema: dict[str, Any], name: str, value: str) -> dict[str, Any]:
     body: dict[str, Any] = {}
     for required in schema.get("required", ()):
         kind = json.dumps(schema["properties"][required])
-        body[required] = ["a"] if '"array"' in kind else 1 if '"integer"' in kind else {} if '"object"' in kind else "a"
+        body[required] = (
+            ["a"]
+            if '"array"' in kind
+            else 1
+            if '"integer"' in kind
+            else {}
+            if '"object"' in kind
+            else "a"
+        )
     return {**body, name: [value] if is_list else value}
 
 
@@ -183,11 +202,15 @@ def test_text_is_never_code(shared: Any, engine: Engine, key: str, text: str) ->
         for parameter in operation.described.get("parameters", []):
             if parameter["in"] == "query" and operation.method == "GET":
                 reply = shared.ask(
-                    key, "GET", f"{operation.path.replace('{document_id}', '1')}?{parameter['name']}={quote(text)}"
+                    key,
+                    "GET",
+                    f"{operation.path.replace('{document_id}', '1')}?{parameter['name']}={quote(text)}",
                 )
                 assert reply.status < 500, (str(operation), parameter["name"])
     for mode in ("lexical", "vector", "hybrid"):
-        assert shared.ask(key, "POST", "/api/v1/search", {"query": text, "mode": mode}).status == 200
+        assert (
+            shared.ask(key, "POST", "/api/v1/search", {"query": text, "mode": mode}).status == 200
+        )
 
     assert tried > 20
     assert engine.get("/health")["counts"]["documents"] >= before
@@ -264,7 +287,9 @@ def serving(home: Path, **settings: str) -> Iterator[tuple[RunningServer, str]]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> Iterator[tuple[RunningServer, str]]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf
+) -> Iterator[tuple[RunningServer, str]]:
     home = tmp_path_factory.mktemp("served") / "kb-home"
     with serving(home, KB_UNAUTHORIZED_PER_MINUTE="10000", **kb_store_of()) as server:
         yield server
@@ -290,13 +315,19 @@ def many(call: Callable[[int], int]) -> list[int]:
         return list(pool.map(call, range(CLIENTS)))
 
 
-def raw(url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def raw(
+    url: str, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     try:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        return (
+            answer.status,
+            {name.lower(): value for name, value in answer.getheaders()},
+            answer.read(),
+        )
     finally:
         connection.close()
 
@@ -308,12 +339,16 @@ def test_two_hundred_clients_at_once_are_all_answered(served: tuple[RunningServe
 
     def search(number: int) -> int:
         barrier.wait()
-        return raw(server.url, "POST", "/api/v1/search", b'{"query": "words", "mode": "lexical"}', **shown)[0]
+        return raw(
+            server.url, "POST", "/api/v1/search", b'{"query": "words", "mode": "lexical"}', **shown
+        )[0]
 
     assert many(search) == [200] * CLIENTS
 
 
-def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(served: tuple[RunningServer, str]) -> None:
+def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(
+    served: tuple[RunningServer, str],
+) -> None:
     """Whoever is answered 201 finds the note; whoever is sent away, with 429 or 503, has left nothing."""
     server, key = served
     shown = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
@@ -325,7 +360,9 @@ def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(served: tuple[R
         return raw(server.url, "POST", "/api/v1/notes", note, **shown)[0]
 
     def count() -> int:
-        return json.loads(raw(server.url, "GET", "/api/v1/documents", None, **shown)[2])["meta"]["total"]
+        return json.loads(raw(server.url, "GET", "/api/v1/documents", None, **shown)[2])["meta"][
+            "total"
+        ]
 
     before = count()
     statuses = many(write)
@@ -337,9 +374,13 @@ def test_of_two_hundred_who_write_at_once_each_is_told_the_truth(served: tuple[R
 def test_a_body_that_never_comes_is_given_up(impatient: tuple[RunningServer, str]) -> None:
     server, key = impatient
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=600) as connection:
+    with socket.create_connection(
+        (parts.hostname or "", parts.port or 0), timeout=600
+    ) as connection:
         head = f"POST /api/v1/notes HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {key}\r\n"
-        connection.sendall(f'{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"text"'.encode())
+        connection.sendall(
+            f'{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"text"'.encode()
+        )
         answer = ""
         while "request_timeout" not in answer and (part := connection.recv(65536)):
             answer += part.decode()
@@ -350,7 +391,9 @@ def test_a_body_that_never_comes_is_given_up(impatient: tuple[RunningServer, str
 
 def answer_to(url: str, head: str, seconds: float = 600) -> str:
     parts = urlsplit(url)
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=seconds) as connection:
+    with socket.create_connection(
+        (parts.hostname or "", parts.port or 0), timeout=seconds
+    ) as connection:
         connection.sendall(head.replace("HOST", parts.netloc).encode())
         return connection.recv(65536).decode()
 
@@ -361,13 +404,20 @@ def test_a_head_that_is_too_long_is_not_read_on(served: tuple[RunningServer, str
     at_once = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 66_000}\r\n\r\n"
     assert answer_to(served[0].url, at_once).startswith("HTTP/1.1 400")
     many = "".join(f"X-{number}: a\r\n" for number in range(12_000))
-    assert answer_to(served[0].url, f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\n{many}\r\n").startswith("HTTP/1.1 400")
+    assert answer_to(
+        served[0].url, f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\n{many}\r\n"
+    ).startswith("HTTP/1.1 400")
     fine = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\nX-Long: {'a' * 60_000}\r\n\r\n"
     assert answer_to(served[0].url, fine).startswith("HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("extra", ["Host: HOST", "Origin: http://HOST\r\nOrigin: http://evil.example", "Host: evil.example"])
-def test_what_decides_who_is_let_in_is_not_said_twice(served: tuple[RunningServer, str], extra: str) -> None:
+@pytest.mark.parametrize(
+    "extra",
+    ["Host: HOST", "Origin: http://HOST\r\nOrigin: http://evil.example", "Host: evil.example"],
+)
+def test_what_decides_who_is_let_in_is_not_said_twice(
+    served: tuple[RunningServer, str], extra: str
+) -> None:
     head = f"GET /api/v1/health/live HTTP/1.1\r\nHost: HOST\r\n{extra}\r\n\r\n"
     assert answer_to(served[0].url, head).startswith("HTTP/1.1 400")
 
@@ -383,7 +433,12 @@ def test_pages_may_not_be_framed_and_nothing_is_sniffed(served: tuple[RunningSer
     assert status == 200
     assert "frame-ancestors 'none'" in page["content-security-policy"]
     assert (page["x-frame-options"], page["referrer-policy"]) == ("DENY", "no-referrer")
-    for path in ("/schema/swagger", "/schema/openapi.json", "/api/v1/health/live", "/api/v1/documents"):
+    for path in (
+        "/schema/swagger",
+        "/schema/openapi.json",
+        "/api/v1/health/live",
+        "/api/v1/documents",
+    ):
         _, headers, _ = raw(server.url, "GET", path)
         assert headers["x-content-type-options"] == "nosniff"
         assert "server" not in headers
@@ -392,7 +447,9 @@ def test_pages_may_not_be_framed_and_nothing_is_sniffed(served: tuple[RunningSer
 
 def statuses_of(operation: Any) -> set[int]:
     """What generated requests are answered with."""
-    checks = CHECKS.get_by_names(["not_a_server_error", "status_code_conformance", "response_schema_conformance"])
+    checks = CHECKS.get_by_names(
+        ["not_a_server_error", "status_code_conformance", "response_schema_conformance"]
+    )
     found: set[int] = set()
 
     @settings(
@@ -413,11 +470,16 @@ def statuses_of(operation: Any) -> set[int]:
 
 
 @pytest.mark.above_the_store("refused before the store is asked")
-def test_generated_requests_without_a_key_are_refused_as_documented(served: tuple[RunningServer, str]) -> None:
+def test_generated_requests_without_a_key_are_refused_as_documented(
+    served: tuple[RunningServer, str],
+) -> None:
     load_all_checks()
     schema = schemathesis.openapi.from_url(f"{served[0].url}/schema/openapi.json")
 
-    found = {operation.ok().label: statuses_of(operation.ok()) for operation in schema.get_all_operations()}
+    found = {
+        operation.ok().label: statuses_of(operation.ok())
+        for operation in schema.get_all_operations()
+    }
 
     assert found.pop("GET /api/v1/health/live") == {200}
     assert len(found) > 30
@@ -427,7 +489,14 @@ def test_generated_requests_without_a_key_are_refused_as_documented(served: tupl
 def test_a_claimed_address_is_not_believed(guessed: str) -> None:
     """Else who guesses keys could be somebody new each time."""
     statuses = [
-        raw(guessed, "GET", "/api/v1/documents", None, Authorization="Bearer kb_x", **{"X-Forwarded-For": f"192.0.2.{number}"})[0]
+        raw(
+            guessed,
+            "GET",
+            "/api/v1/documents",
+            None,
+            Authorization="Bearer kb_x",
+            **{"X-Forwarded-For": f"192.0.2.{number}"},
+        )[0]
         for number in range(60)
     ]
 
@@ -437,7 +506,9 @@ def test_a_claimed_address_is_not_believed(guessed: str) -> None:
 
 def test_two_hundred_clients_with_wrong_keys_meet_the_limit(guessed: str) -> None:
     def guess(_: int) -> int:
-        return raw(guessed, "GET", "/api/v1/documents", None, Authorization=f"Bearer {make_key().text}")[0]
+        return raw(
+            guessed, "GET", "/api/v1/documents", None, Authorization=f"Bearer {make_key().text}"
+        )[0]
 
     statuses = many(guess)
 

@@ -23,7 +23,9 @@ def refused(engine: Engine, **fields: Any) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("role", ["viewer", "editor"])
-def test_b9_a_key_without_the_permission_to_delete_deletes_nothing_in_bulk(base: Any, note: int, role: str) -> None:
+def test_b9_a_key_without_the_permission_to_delete_deletes_nothing_in_bulk(
+    base: Any, note: int, role: str
+) -> None:
     engine = base.engine(base.key(role))
     plan = engine.bulk_preview("delete", document_ids=[note])["plan"]
 
@@ -45,7 +47,10 @@ def test_b9_an_editor_changes_tags_in_bulk_and_an_admin_deletes(base: Any, note:
 def test_b9_a_viewer_changes_no_tags_in_bulk(base: Any, note: int) -> None:
     engine = base.engine(base.key("viewer"))
 
-    for call, fields in ((engine.bulk_tags, {"add": ["x"]}), (engine.bulk_set_tags, {"new_tags": []})):
+    for call, fields in (
+        (engine.bulk_tags, {"add": ["x"]}),
+        (engine.bulk_set_tags, {"new_tags": []}),
+    ):
         with pytest.raises(EngineError) as caught:
             call(document_ids=[note], **fields)
         assert caught.value.http_status == 403

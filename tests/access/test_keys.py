@@ -47,7 +47,15 @@ def test_a_key_is_recognisable_and_checks_itself() -> None:
         assert parse_key(key.text) == (key.prefix, key.secret_hash)
         swapped = key.text[:20] + ("a" if key.text[20] != "a" else "b") + key.text[21:]
         assert parse_key(swapped) is None
-    for text in ("", "kb_", "kb_" + "a" * 48, keys[0].text + "a", keys[0].text.upper(), "Bearer x", "kb_é" + "a" * 47):
+    for text in (
+        "",
+        "kb_",
+        "kb_" + "a" * 48,
+        keys[0].text + "a",
+        keys[0].text.upper(),
+        "Bearer x",
+        "kb_é" + "a" * 47,
+    ):
         assert parse_key(text) is None
 
 
@@ -55,15 +63,21 @@ def test_of_a_key_only_a_hash_is_kept_and_it_is_shown_once(base: Any) -> None:
     made = base.owner.post("/keys", {"user": "ann", "role": "viewer"})
 
     secret = made["key"][len(made["prefix"]) :]
-    everything = b"".join(path.read_bytes() for path in base.kb.settings.host.data_dir.glob("kb.sqlite*"))
+    everything = b"".join(
+        path.read_bytes() for path in base.kb.settings.host.data_dir.glob("kb.sqlite*")
+    )
     assert secret.encode() not in everything
     assert secret[:16].encode() not in everything
-    assert base.owner.get("/keys")["data"] == [{name: value for name, value in made.items() if name != "key"}]
+    assert base.owner.get("/keys")["data"] == [
+        {name: value for name, value in made.items() if name != "key"}
+    ]
     assert "secret_hash" not in json.dumps(base.owner.get("/keys"))
     assert secret not in json.dumps(base.owner.get("/audit"))
 
 
-def test_the_hash_is_compared_in_constant_time_also_when_the_key_is_unknown(base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_is_compared_in_constant_time_also_when_the_key_is_unknown(
+    base: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = base.key("viewer")
     compared: list[tuple[int, int]] = []
     real = hmac.compare_digest
@@ -89,11 +103,18 @@ def test_the_hash_is_compared_in_constant_time_also_when_the_key_is_unknown(base
 def test_without_any_key_the_local_person_is_admin(base: Any) -> None:
     assert base.ask(None, "POST", NOTES, {"text": "a note"}).status == 201
     who = json.loads(base.ask(None, "GET", "/api/v1/whoami").body)
-    assert (who["access_control"], who["local"], who["organization"], who["role"]) == (False, True, "default", "admin")
+    assert (who["access_control"], who["local"], who["organization"], who["role"]) == (
+        False,
+        True,
+        "default",
+        "admin",
+    )
     assert set(who["permissions"]) == {item.name for item in base.plugins.permissions}
 
 
-def test_the_first_key_switches_access_control_on_and_revoking_the_last_does_not_switch_it_off(base: Any) -> None:
+def test_the_first_key_switches_access_control_on_and_revoking_the_last_does_not_switch_it_off(
+    base: Any,
+) -> None:
     made = base.owner.post("/keys", {"user": "ann", "role": "admin"})
 
     refused = base.ask(None, "GET", DOCUMENTS)
@@ -173,7 +194,11 @@ def test_a_user_who_is_removed_has_no_keys_in_force(base: Any) -> None:
 
 
 def test_an_editor_adds_and_changes_but_does_not_delete_also_not_in_bulk(base: Any) -> None:
-    editor, viewer, admin = base.engine(base.key("editor")), base.engine(base.key("viewer")), base.engine(base.key("admin"))
+    editor, viewer, admin = (
+        base.engine(base.key("editor")),
+        base.engine(base.key("viewer")),
+        base.engine(base.key("admin")),
+    )
     ids = [editor.add_note(f"note {number}", tags=["x"])["document"]["id"] for number in range(3)]
     assert editor.bulk_tags(document_ids=ids[:1], add=["y"])["succeeded"] == 1
 
@@ -195,7 +220,9 @@ def test_an_editor_adds_and_changes_but_does_not_delete_also_not_in_bulk(base: A
     assert admin.bulk_delete(document_ids=ids[:1])["succeeded"] == 1
 
 
-def test_the_pipeline_asks_for_the_operations_permission_whatever_route_led_there(base: Any) -> None:
+def test_the_pipeline_asks_for_the_operations_permission_whatever_route_led_there(
+    base: Any,
+) -> None:
     from kb_documents.mutations import Delete
 
     from kb_framework.api import Actor
@@ -257,15 +284,22 @@ def kb_routes():
 """
 
 
-def test_kb_permissions_adds_to_roles_and_keys_what_a_plugin_declares(kb_plugin: Any, request: pytest.FixtureRequest) -> None:
+def test_kb_permissions_adds_to_roles_and_keys_what_a_plugin_declares(
+    kb_plugin: Any, request: pytest.FixtureRequest
+) -> None:
     kb_plugin("tide", PLUGIN, module="tide_plugin")
     base = request.getfixturevalue("base")
 
     roles = {role["name"]: role["permissions"] for role in base.owner.get("/roles")["data"]}
-    assert [name for name, permissions in roles.items() if "tide.view" in permissions] == ["editor", "admin"]
+    assert [name for name, permissions in roles.items() if "tide.view" in permissions] == [
+        "editor",
+        "admin",
+    ]
     keys = [base.key(role) for role in ("viewer", "editor", "admin")]
     assert [base.ask(key, "GET", "/api/v1/tide").status for key in keys] == [403, 200, 200]
-    assert base.ask(base.key("admin", permissions=["tide.view"]), "GET", "/api/v1/tide").status == 200
+    assert (
+        base.ask(base.key("admin", permissions=["tide.view"]), "GET", "/api/v1/tide").status == 200
+    )
 
 
 def test_two_plugins_that_declare_one_permission_clash(kb_home: Path, kb_plugin: Any) -> None:
@@ -274,7 +308,8 @@ def test_two_plugins_that_declare_one_permission_clash(kb_home: Path, kb_plugin:
 
     kb_plugin("tide", PLUGIN, module="tide_plugin")
     source = (
-        "from kb_framework import api, hookimpl\n@hookimpl\ndef kb_permissions():\n    return [api.Permission('tide.view', '')]"
+        "from kb_framework import api, hookimpl\n"
+        "@hookimpl\ndef kb_permissions():\n    return [api.Permission('tide.view', '')]"
     )
     kb_plugin("waves", source, module="waves_plugin")
 
@@ -288,7 +323,9 @@ def test_two_plugins_that_declare_one_permission_clash(kb_home: Path, kb_plugin:
 
 
 def test_nobody_hands_out_what_they_do_not_have(base: Any) -> None:
-    base.owner.put("/roles/clerk", {"permissions": ["access.manage", "documents.read", "engine.view"]})
+    base.owner.put(
+        "/roles/clerk", {"permissions": ["access.manage", "documents.read", "engine.view"]}
+    )
     clerk = base.engine(base.key("clerk"))
 
     assert clerk.create_key("new", "clerk")["role"] == "clerk"
@@ -308,9 +345,14 @@ def test_nobody_hands_out_what_they_do_not_have(base: Any) -> None:
     assert [item["name"] for item in base.owner.get("/organizations")["data"]] == ["default"]
 
 
-def test_a_key_in_another_users_name_needs_a_permission_of_its_own_and_the_record_names_its_maker(base: Any) -> None:
+def test_a_key_in_another_users_name_needs_a_permission_of_its_own_and_the_record_names_its_maker(
+    base: Any,
+) -> None:
     base.owner.put("/roles/clerk", {"permissions": ["access.manage", "documents.read"]})
-    clerk, ann = base.key("clerk", user="clerk"), base.owner.post("/keys", {"user": "ann", "role": "clerk"})
+    clerk, ann = (
+        base.key("clerk", user="clerk"),
+        base.owner.post("/keys", {"user": "ann", "role": "clerk"}),
+    )
     boss = base.key("admin", user="boss")
 
     def make(key: str, user: str) -> int:
@@ -329,14 +371,22 @@ def test_a_key_in_another_users_name_needs_a_permission_of_its_own_and_the_recor
 
 def test_a_snapshots_answer_is_given_by_its_own_user_or_by_an_editor(base: Any) -> None:
     base.owner.add_note("The harbour is 9 metres deep.")
-    ann, eve, editor = base.key("viewer", user="ann"), base.key("viewer", user="eve"), base.key("editor")
+    ann, eve, editor = (
+        base.key("viewer", user="ann"),
+        base.key("viewer", user="eve"),
+        base.key("editor"),
+    )
 
     def snapshot() -> str:
-        return base.engine(ann).post("/knowledge/context", {"query": "how deep is the harbour"})["snapshot_id"]
+        return base.engine(ann).post("/knowledge/context", {"query": "how deep is the harbour"})[
+            "snapshot_id"
+        ]
 
     def answer(key: str, snapshot_id: str) -> int:
         body = {"text": "Nine metres.", "model": "a model"}
-        return base.ask(key, "PUT", f"/api/v1/knowledge/snapshots/{snapshot_id}/answer", body).status
+        return base.ask(
+            key, "PUT", f"/api/v1/knowledge/snapshots/{snapshot_id}/answer", body
+        ).status
 
     first, second = snapshot(), snapshot()
     assert answer(eve, first) == 403
@@ -346,8 +396,15 @@ def test_a_snapshots_answer_is_given_by_its_own_user_or_by_an_editor(base: Any) 
 def test_an_admin_of_another_organization_does_not_run_the_engine(base: Any) -> None:
     key = base.key("admin", org="acme")
 
-    for method, path in (("GET", "/backup"), ("GET", "/doctor"), ("POST", "/doctor/repair"), ("POST", "/reindex")):
-        assert base.ask(key, method, f"/api/v1{path}", {} if method == "POST" else None).status == 403
+    for method, path in (
+        ("GET", "/backup"),
+        ("GET", "/doctor"),
+        ("POST", "/doctor/repair"),
+        ("POST", "/reindex"),
+    ):
+        assert (
+            base.ask(key, method, f"/api/v1{path}", {} if method == "POST" else None).status == 403
+        )
     engine = base.engine(key)
     assert engine.create_key("ann", "admin")["organization"] == "acme"
     with pytest.raises(EngineError) as caught:
@@ -360,11 +417,15 @@ def test_an_admin_of_another_organization_does_not_run_the_engine(base: Any) -> 
     assert [item["name"] for item in engine.list_organizations()["data"]] == ["acme"]
 
 
-def test_why_a_plugin_failed_is_told_to_those_who_run_the_engine(kb_plugin: Any, request: pytest.FixtureRequest) -> None:
+def test_why_a_plugin_failed_is_told_to_those_who_run_the_engine(
+    kb_plugin: Any, request: pytest.FixtureRequest
+) -> None:
     kb_plugin("broken", "raise RuntimeError('no such file: /secret/place')", module="broken_plugin")
     base = request.getfixturevalue("base")
 
-    told, silent = (base.engine(base.key("admin", org)).get("/health") for org in ("default", "acme"))
+    told, silent = (
+        base.engine(base.key("admin", org)).get("/health") for org in ("default", "acme")
+    )
 
     assert "/secret/place" in told["plugins"]["failed"]["broken"]
     assert silent["status"] == "degraded"
@@ -379,7 +440,9 @@ def test_the_doctor_warns_of_a_folder_that_others_can_look_into(base: Any) -> No
     home.chmod(0o755)
     base.key("viewer")
 
-    assert [check["state"] for check in base.owner.get("/doctor")["checks"] if check["name"] == "folder"] == ["warning"]
+    assert [
+        check["state"] for check in base.owner.get("/doctor")["checks"] if check["name"] == "folder"
+    ] == ["warning"]
 
 
 # The record
@@ -410,7 +473,9 @@ def test_administration_is_recorded_and_logged(base: Any, caplog: pytest.LogCapt
     ]
     assert {event["user_id"] for event in mine} == {who["user_id"]}
     assert made["key"] not in json.dumps(events)
-    logged = [(record.action, record.key_id) for record in caplog.records if record.name == "kb.audit"]  # type: ignore[attr-defined]
+    logged = [
+        (record.action, record.key_id) for record in caplog.records if record.name == "kb.audit"
+    ]  # type: ignore[attr-defined]
     assert ("key.revoked", who["key_id"]) in logged
 
 
@@ -419,12 +484,19 @@ def test_what_was_refused_is_not_recorded(base: Any) -> None:
     before = base.owner.get("/audit")["meta"]["total"]
 
     base.ask(key, "POST", "/api/v1/keys", {"user": "a", "role": "admin"})
-    base.ask(base.key("admin", user="editor of default"), "POST", "/api/v1/keys", {"user": "a", "role": "nobody"})
+    base.ask(
+        base.key("admin", user="editor of default"),
+        "POST",
+        "/api/v1/keys",
+        {"user": "a", "role": "nobody"},
+    )
 
     assert base.owner.get("/audit")["meta"]["total"] == before + 1
 
 
-def test_changed_settings_and_switched_plugins_are_recorded_when_the_engine_starts_to_serve(kb_home: Path, kb_run: Run) -> None:
+def test_changed_settings_and_switched_plugins_are_recorded_when_the_engine_starts_to_serve(
+    kb_home: Path, kb_run: Run
+) -> None:
     for environment in (
         {},
         {"KB_BULK_SAFETY_PERCENT": "50"},
@@ -434,7 +506,9 @@ def test_changed_settings_and_switched_plugins_are_recorded_when_the_engine_star
         stop_server(start_server(**environment))
 
     with connect() as engine:
-        events = [(e["action"], e["subject"], e["details"]) for e in reversed(engine.list_audit()["data"])]
+        events = [
+            (e["action"], e["subject"], e["details"]) for e in reversed(engine.list_audit()["data"])
+        ]
     # Where the tests run on PostgreSQL, that is a setting too.
     assert [event for event in events if event[1] != "KB_DATABASE_URL"] == [
         ("setting.changed", "KB_BULK_SAFETY_PERCENT", {"before": None, "after": 50}),
@@ -462,15 +536,25 @@ def test_commands_make_keys_and_use_them(kb_home: Path, kb_run: Run) -> None:
     assert kb_run("list", KB_API_KEY="kb_wrong").returncode == 1
     shown = kb_run("keys", "create", "--user", "ann", "--role", "viewer")
     assert re.fullmatch(r"kb_[0-9A-Za-z]{48}\n", shown.stdout)
-    for arguments in (("keys", "list"), ("keys", "rotate", key["id"]), ("keys", "revoke", key["id"])):
+    for arguments in (
+        ("keys", "list"),
+        ("keys", "rotate", key["id"]),
+        ("keys", "revoke", key["id"]),
+    ):
         assert json.loads(kb_run(*arguments, "--json").stdout)
     assert json.loads(kb_run("users", "remove", key["user_id"], "--json").stdout)["removed"] is True
 
 
-def test_a_running_server_knows_the_owner_by_a_secret_that_only_the_owner_can_read(kb_home: Path, kb_run: Run) -> None:
+def test_a_running_server_knows_the_owner_by_a_secret_that_only_the_owner_can_read(
+    kb_home: Path, kb_run: Run
+) -> None:
     server = start_server()
     try:
-        key = json.loads(kb_run("keys", "create", "--user", "a", "--role", "viewer", "--org", "acme", "--json").stdout)["key"]
+        key = json.loads(
+            kb_run(
+                "keys", "create", "--user", "a", "--role", "viewer", "--org", "acme", "--json"
+            ).stdout
+        )["key"]
         left = kb_home / "engine.json"
         assert stat.S_IMODE(left.stat().st_mode) == 0o600
 
@@ -480,7 +564,9 @@ def test_a_running_server_knows_the_owner_by_a_secret_that_only_the_owner_can_re
         assert caught.value.http_status == 401
         assert kb_run("note", "mine").returncode == 0
         assert json.loads(kb_run("whoami", "--json").stdout)["local"] is True
-        assert json.loads(kb_run("whoami", "--json", KB_API_KEY=key).stdout)["organization"] == "acme"
+        assert (
+            json.loads(kb_run("whoami", "--json", KB_API_KEY=key).stdout)["organization"] == "acme"
+        )
     finally:
         stop_server(server)
     assert not left.exists()
@@ -505,7 +591,9 @@ def test_it_listens_beyond_loopback_only_with_keys(kb_home: Path, kb_run: Run) -
 def test_without_the_access_plugin_everything_is_refused_once_there_are_keys(
     kb_home: Path, kb_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = json.loads(kb_run("keys", "create", "--user", "a", "--role", "viewer", "--json").stdout)["key"]
+    key = json.loads(kb_run("keys", "create", "--user", "a", "--role", "viewer", "--json").stdout)[
+        "key"
+    ]
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "access")
     server = start_server()
     try:

@@ -21,8 +21,12 @@ from kb_testing.fixtures import Run, RunningServer, start_server, stop_server
 
 OWNER, OTHER = 4242, 12345
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="user ids of connections are told on Linux")
-needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can act as another user")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="user ids of connections are told on Linux"
+)
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can act as another user"
+)
 
 # Everything is imported before the user changes, who may not be able to read the interpreter's files.
 AS_USER = """
@@ -42,12 +46,28 @@ os.write(1, answer)
 """
 
 
-def ask_as(user: int, server: RunningServer, method: str, path: str, body: str = "", ending: str = "answered") -> str:
+def ask_as(
+    user: int,
+    server: RunningServer,
+    method: str,
+    path: str,
+    body: str = "",
+    ending: str = "answered",
+) -> str:
     """Send a request as a user of this machine; the answer as it came, or nothing where the connection is closed at once."""
     parts = urlsplit(server.url)
     head = f"{method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
     text = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-    command = [sys.executable, "-c", AS_USER, str(user), str(parts.hostname), str(parts.port), ending, text]
+    command = [
+        sys.executable,
+        "-c",
+        AS_USER,
+        str(user),
+        str(parts.hostname),
+        str(parts.port),
+        ending,
+        text,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
@@ -69,7 +89,9 @@ def serve(kb_home: Path) -> Iterator[Serve]:
 
 @needs_root
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_without_keys_only_the_owner_of_the_data_folder_is_let_in(serve: Serve, kb_home: Path, host: str) -> None:
+def test_without_keys_only_the_owner_of_the_data_folder_is_let_in(
+    serve: Serve, kb_home: Path, host: str
+) -> None:
     if host == "::1" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     kb_home.mkdir()
@@ -78,8 +100,15 @@ def test_without_keys_only_the_owner_of_the_data_folder_is_let_in(serve: Serve, 
 
     assert ask_as(OWNER, server, "GET", "/api/v1/whoami").startswith("HTTP/1.1 200")
     assert ask_as(0, server, "GET", "/api/v1/whoami").startswith("HTTP/1.1 200")
-    for method, path in (("GET", "/api/v1/whoami"), ("POST", "/api/v1/notes"), ("POST", "/mcp"), ("GET", "/mcp")):
-        refused = ask_as(OTHER, server, method, path, '{"text": "mine"}' if method == "POST" else "")
+    for method, path in (
+        ("GET", "/api/v1/whoami"),
+        ("POST", "/api/v1/notes"),
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+    ):
+        refused = ask_as(
+            OTHER, server, method, path, '{"text": "mine"}' if method == "POST" else ""
+        )
         assert refused.startswith("HTTP/1.1 401"), path
         assert "kb keys create" in refused
     assert ask_as(OTHER, server, "GET", "/api/v1/health/live").startswith("HTTP/1.1 200")
@@ -89,9 +118,18 @@ def test_without_keys_only_the_owner_of_the_data_folder_is_let_in(serve: Serve, 
 def test_a_connection_that_is_closed_at_once_is_not_taken_for_roots(serve: Serve) -> None:
     server = serve()
     for number in range(20):
-        ask_as(OTHER, server, "POST", "/api/v1/notes", json.dumps({"text": f"smuggled {number}"}), ending="closed")
+        ask_as(
+            OTHER,
+            server,
+            "POST",
+            "/api/v1/notes",
+            json.dumps({"text": f"smuggled {number}"}),
+            ending="closed",
+        )
     until = time.monotonic() + 600
-    while sum('"/api/v1/notes"' in line for line in list(server.log)) < 1 and time.monotonic() < until:
+    while (
+        sum('"/api/v1/notes"' in line for line in list(server.log)) < 1 and time.monotonic() < until
+    ):
         time.sleep(0.05)
 
     assert server.engine.get("/documents")["meta"]["total"] == 0
@@ -100,9 +138,13 @@ def test_a_connection_that_is_closed_at_once_is_not_taken_for_roots(serve: Serve
 @needs_root
 def test_a_key_lets_another_user_in(serve: Serve, kb_run: Run) -> None:
     server = serve()
-    key = json.loads(kb_run("keys", "create", "--user", "ann", "--role", "viewer", "--json").stdout)["key"]
+    key = json.loads(
+        kb_run("keys", "create", "--user", "ann", "--role", "viewer", "--json").stdout
+    )["key"]
 
-    answer = ask_as(OTHER, server, "GET", f"/api/v1/whoami HTTP/1.1\r\nAuthorization: Bearer {key}\r\nX-Rest:")
+    answer = ask_as(
+        OTHER, server, "GET", f"/api/v1/whoami HTTP/1.1\r\nAuthorization: Bearer {key}\r\nX-Rest:"
+    )
 
     assert answer.startswith("HTTP/1.1 200")
     assert '"user":"ann"' in answer
@@ -113,7 +155,12 @@ def test_the_secret_can_be_asked_of_everybody(serve: Serve, kb_home: Path, kb_ru
     secret = json.loads((kb_home / "engine.json").read_text())["secret"]
 
     refused = ask_as(os.geteuid(), server, "GET", "/api/v1/whoami")
-    let_in = ask_as(os.geteuid(), server, "GET", f"/api/v1/whoami HTTP/1.1\r\nAuthorization: Bearer {secret}\r\nX-Rest:")
+    let_in = ask_as(
+        os.geteuid(),
+        server,
+        "GET",
+        f"/api/v1/whoami HTTP/1.1\r\nAuthorization: Bearer {secret}\r\nX-Rest:",
+    )
 
     assert refused.startswith("HTTP/1.1 401")
     assert "engine.json" in refused
@@ -121,13 +168,18 @@ def test_the_secret_can_be_asked_of_everybody(serve: Serve, kb_home: Path, kb_ru
     assert kb_run("note", "by a command", KB_LOCAL_SECRET="required").returncode == 0
 
 
-@pytest.mark.parametrize(("listen", "call"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("127.0.0.1", "::ffff:127.0.0.1")])
+@pytest.mark.parametrize(
+    ("listen", "call"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("127.0.0.1", "::ffff:127.0.0.1")],
+)
 @pytest.mark.parametrize("look", [user_by_netlink, user_by_tables])
 def test_the_user_of_a_connection_is_found(listen: str, call: str, look: Any) -> None:
     if not tells_users():
         pytest.skip("this system does not tell")
     try:
-        listening = socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET)
+        listening = socket.create_server(
+            (listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET
+        )
     except OSError:
         pytest.skip("no IPv6 here")
     with listening, socket.create_connection((call, listening.getsockname()[1])):
@@ -141,11 +193,17 @@ def test_the_user_of_a_connection_is_found(listen: str, call: str, look: Any) ->
 
 
 def lax(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.lstat().st_mode & 0o077]
+    return [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
+        if path.lstat().st_mode & 0o077
+    ]
 
 
 @pytest.mark.sqlite_only("a backup is a copy of the file")
-def test_everything_in_the_data_folder_is_its_owners_alone(kb_home: Path, kb_run: Run, tmp_path: Path) -> None:
+def test_everything_in_the_data_folder_is_its_owners_alone(
+    kb_home: Path, kb_run: Run, tmp_path: Path
+) -> None:
     kb_home.mkdir(mode=0o755)
     kb_home.chmod(0o755)
     (tmp_path / "notes.md").write_text("# Notes\n\nA text.", encoding="utf-8")
@@ -170,7 +228,11 @@ def test_everything_in_the_data_folder_is_its_owners_alone(kb_home: Path, kb_run
 
     assert inside == []
     assert lax(kb_home) == []
-    assert [name for name in ("everything.zip", "everything.kbz") if (tmp_path / name).stat().st_mode & 0o077] == []
+    assert [
+        name
+        for name in ("everything.zip", "everything.kbz")
+        if (tmp_path / name).stat().st_mode & 0o077
+    ] == []
 
 
 @pytest.mark.sqlite_only("the database is a file there")

@@ -27,7 +27,9 @@ class Served:
     server: RunningServer
     keys: dict[str, str]
 
-    def talk(self, who: str, conversation: Callable[[Client], Awaitable[Any]], mode: Mode = "auto") -> Any:
+    def talk(
+        self, who: str, conversation: Callable[[Client], Awaitable[Any]], mode: Mode = "auto"
+    ) -> Any:
         async def run() -> Any:
             shown = {"Authorization": f"Bearer {self.keys[who]}"}
             async with httpx2.AsyncClient(headers=shown, timeout=600) as connection:
@@ -40,11 +42,18 @@ class Served:
     def post(self, body: dict[str, Any], **headers: str) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(self.server.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
-        usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        usual = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
         try:
             connection.request("POST", "/mcp", body=json.dumps(body), headers={**usual, **headers})
             answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+            return (
+                answer.status,
+                {name.lower(): value for name, value in answer.getheaders()},
+                answer.read(),
+            )
         finally:
             connection.close()
 
@@ -56,7 +65,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> It
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         server = start_server(KB_DATA_DIR=str(home), **kb_store_of())
-    wanted = {"acme editor": ("editor", "acme"), "acme viewer": ("viewer", "acme"), "other": ("admin", "other")}
+    wanted = {
+        "acme editor": ("editor", "acme"),
+        "acme viewer": ("viewer", "acme"),
+        "other": ("admin", "other"),
+    }
     keys = {}
     with server.engine as engine:
         engine.post("/notes", {"text": "the owner's own otters"})
@@ -65,8 +78,15 @@ def served(tmp_path_factory: pytest.TempPathFactory, kb_store_of: StoreOf) -> It
 
     with Engine(HttpTransport(server.url, admin)) as engine:
         for name, (role, org) in wanted.items():
-            keys[name] = engine.post("/keys", {"user": name, "role": role, "organization": org})["key"]
-        agent = {"user": "agent", "role": "viewer", "organization": "acme", "permissions": ["documents.read"]}
+            keys[name] = engine.post("/keys", {"user": name, "role": role, "organization": org})[
+                "key"
+            ]
+        agent = {
+            "user": "agent",
+            "role": "viewer",
+            "organization": "acme",
+            "permissions": ["documents.read"],
+        }
         keys |= {"root": admin, "agent": engine.post("/keys", agent)["key"]}
     yield Served(server, keys)
     stop_server(server)
@@ -76,7 +96,11 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
 }
 
 
@@ -104,7 +128,9 @@ def test_a_tool_sees_and_writes_what_is_the_callers(served: Served, mode: Mode) 
     assert served.talk("other", search, mode) == []
 
     async def steal(client: Client) -> Any:
-        return await client.call_tool("kb_get_document", {"document_id": document["id"], "content": True})
+        return await client.call_tool(
+            "kb_get_document", {"document_id": document["id"], "content": True}
+        )
 
     stolen = served.talk("other", steal, mode)
     assert stolen.is_error
@@ -116,7 +142,9 @@ def test_tools_are_listed_and_work_only_for_those_who_may(served: Served, mode: 
     async def names(client: Client) -> set[str]:
         return {tool.name for tool in (await client.list_tools()).tools}
 
-    viewer, editor, admin = (served.talk(who, names, mode) for who in ("acme viewer", "acme editor", "other"))
+    viewer, editor, admin = (
+        served.talk(who, names, mode) for who in ("acme viewer", "acme editor", "other")
+    )
     assert "kb_addnote" not in viewer
     assert "kb_addnote" in editor
     assert "kb_bulk_delete" in admin - editor
@@ -127,7 +155,10 @@ def test_tools_are_listed_and_work_only_for_those_who_may(served: Served, mode: 
 
     refused = served.talk("acme viewer", add, mode)
     assert refused.is_error
-    assert (refused.structured_content["error"], refused.structured_content["permission"]) == ("forbidden", "documents.write")
+    assert (refused.structured_content["error"], refused.structured_content["permission"]) == (
+        "forbidden",
+        "documents.write",
+    )
 
 
 def test_a_key_that_may_only_read_documents_is_enough_for_an_agent(served: Served) -> None:
@@ -152,12 +183,21 @@ def test_a_key_that_is_revoked_or_rotated_ends_a_session_that_is_under_way(serve
             made = engine.post("/keys", {"user": "leaving", "role": "viewer"})
             shown = {"Authorization": f"Bearer {made['key']}"}
             status, answered, _ = served.post(HELLO, **shown)
-            session = {"Mcp-Session-Id": answered["mcp-session-id"], "Mcp-Protocol-Version": "2025-06-18", **shown}
-            assert served.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)[0] == 202
+            session = {
+                "Mcp-Session-Id": answered["mcp-session-id"],
+                "Mcp-Protocol-Version": "2025-06-18",
+                **shown,
+            }
+            assert (
+                served.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **session)[0]
+                == 202
+            )
             listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
             assert (status, served.post(listing, **session)[0]) == (200, 200)
 
-            engine.delete(f"/keys/{made['id']}") if end == "revoke" else engine.post(f"/keys/{made['id']}/rotate")
+            engine.delete(f"/keys/{made['id']}") if end == "revoke" else engine.post(
+                f"/keys/{made['id']}/rotate"
+            )
 
             assert served.post(listing, **session)[0] == 401
 

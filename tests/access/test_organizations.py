@@ -48,7 +48,11 @@ class Organization:
         few: dict[str, None] = {}
         for rows in self.rows.values():
             for column in rows[0] if rows else ():
-                values = [row[column] for row in rows if isinstance(row[column], str) and UUID.fullmatch(row[column])]
+                values = [
+                    row[column]
+                    for row in rows
+                    if isinstance(row[column], str) and UUID.fullmatch(row[column])
+                ]
                 few |= dict.fromkeys([*values[:2], *values[-1:]])
         told = set(UUID.findall("".join(self.seen))) - set(UUID.findall(json.dumps(self.rows)))
         return sorted((few.keys() | set(sorted(told)[:10])) - EVERYBODYS)
@@ -58,12 +62,17 @@ class Organization:
 
     def keep(self, reply: Any) -> Any:
         """Remember what an answer gave: ids, and tokens by the name of their field."""
-        if not reply.headers.get("content-type", "").startswith("application/json") or not reply.body:
+        if (
+            not reply.headers.get("content-type", "").startswith("application/json")
+            or not reply.body
+        ):
             return None
         parsed = json.loads(reply.body)
         self.seen.append(reply.body.decode())
         for name, value in _fields(parsed):
-            if isinstance(value, str) and (name in {"plan", "next_cursor", "cursor"} or name.endswith("token")):
+            if isinstance(value, str) and (
+                name in {"plan", "next_cursor", "cursor"} or name.endswith("token")
+            ):
                 self.tokens.setdefault(name.removeprefix("next_"), []).append(value)
         return parsed
 
@@ -71,8 +80,15 @@ class Organization:
         engine = self.base.engine(self.key)
         for number, hidden in enumerate(self.hidden):
             text = f"# {hidden}title\n\n{self.word} and {hidden} in a sentence of its own.\n"
-            engine.add_file(f"{hidden}.md", text.encode(), tags=[f"{self.name}tag", "common"], source=f"/{self.name}/{number}.md")
-        engine.add_file("same.md", b"# Same\n\nthe same words in both organizations\n", tags=["common"])
+            engine.add_file(
+                f"{hidden}.md",
+                text.encode(),
+                tags=[f"{self.name}tag", "common"],
+                source=f"/{self.name}/{number}.md",
+            )
+        engine.add_file(
+            "same.md", b"# Same\n\nthe same words in both organizations\n", tags=["common"]
+        )
         for number in range(8):
             engine.add_note(f"{self.word} note {number} {self.hidden[0]}", tags=[f"{self.name}tag"])
         engine.set_role(f"{self.name}-role", ["documents.read"])
@@ -81,12 +97,19 @@ class Organization:
         octets = {"Content-Type": "application/octet-stream"}
         self.keep(self.base.ask(self.key, "POST", "/api/v1/import", archive, octets))
         self.document_ids = [item["id"] for item in engine.list_documents(per_page=100)["data"]]
-        self.chunk_ids = [chunk["id"] for number in self.document_ids[:3] for chunk in engine.get_document_chunks(number)]
+        self.chunk_ids = [
+            chunk["id"]
+            for number in self.document_ids[:3]
+            for chunk in engine.get_document_chunks(number)
+        ]
         self.uuids = list(self.chunk_ids)
         self.rows = self.dump()
         # Whatever else there is to make (events, plans, snapshots, holds), it makes with its own ids.
         for operation in self.base.operations():
-            if not operation.permission.endswith(("delete", "delete_hard", "release")) and operation.method != "DELETE":
+            if (
+                not operation.permission.endswith(("delete", "delete_hard", "release"))
+                and operation.method != "DELETE"
+            ):
                 for path, body in requests(operation, self, self.base.openapi, most=6):
                     if "/keys" not in path and "/reindex" not in path and "/repair" not in path:
                         self.keep(self.ask(operation.method, path, body))
@@ -94,14 +117,22 @@ class Organization:
     def dump(self) -> dict[str, list[dict[str, Any]]]:
         """Every row of every table that belongs to the organization."""
         with self.base.kb.store.read() as tx:
-            mine = tx.scalar(sa.text("SELECT id FROM organizations WHERE name = :name").bindparams(name=self.name))
+            mine = tx.scalar(
+                sa.text("SELECT id FROM organizations WHERE name = :name").bindparams(
+                    name=self.name
+                )
+            )
             found = {}
             names = sa.inspect(tx.connection).get_table_names()
             # Vector indexes are derived, and their tables are the extension's.
             for table in sorted(name for name in names if not name.startswith("chunks_vec")):
-                columns = [column["name"] for column in sa.inspect(tx.connection).get_columns(table)]
+                columns = [
+                    column["name"] for column in sa.inspect(tx.connection).get_columns(table)
+                ]
                 if "organization_id" in columns:
-                    query = sa.text(f"SELECT * FROM {table} WHERE organization_id = :mine").bindparams(mine=mine)
+                    query = sa.text(
+                        f"SELECT * FROM {table} WHERE organization_id = :mine"
+                    ).bindparams(mine=mine)
                     rows = [dict(row) for row in tx.rows(query)]
                     kept = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]
                     # PostgreSQL gives rows in no order.
@@ -122,7 +153,9 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 # Requests made from the document
 
 
-def values_for(name: str, schema: dict[str, Any], other: Organization, document: dict[str, Any]) -> list[Any]:
+def values_for(
+    name: str, schema: dict[str, Any], other: Organization, document: dict[str, Any]
+) -> list[Any]:
     """What a field could be that is the other's."""
     while "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
@@ -146,12 +179,19 @@ def values_for(name: str, schema: dict[str, Any], other: Organization, document:
         found = values_for(name.removesuffix("s"), inner, other, document)
         return [found] if found else []
     if kind == "object":
-        made = {key: values_for(key, sub, other, document) for key, sub in schema.get("properties", {}).items()}
+        made = {
+            key: values_for(key, sub, other, document)
+            for key, sub in schema.get("properties", {}).items()
+        }
         return [{key: found[0] for key, found in made.items() if found}] if made else [{}]
     if kind == "string":
         return strings_for(name, schema, other)
     # What the document leaves open, the route checks by itself: a list, by its name, or text.
-    return [strings_for(name, schema, other)] if name.endswith("s") else strings_for(name, schema, other)
+    return (
+        [strings_for(name, schema, other)]
+        if name.endswith("s")
+        else strings_for(name, schema, other)
+    )
 
 
 def strings_for(name: str, schema: dict[str, Any], other: Organization) -> list[str]:
@@ -172,7 +212,9 @@ def strings_for(name: str, schema: dict[str, Any], other: Organization) -> list[
     return [other.word]
 
 
-def requests(operation: Any, other: Organization, document: dict[str, Any], most: int = 10**6) -> Iterator[tuple[str, Any]]:
+def requests(
+    operation: Any, other: Organization, document: dict[str, Any], most: int = 10**6
+) -> Iterator[tuple[str, Any]]:
     """Paths with the other's ids, each alone; and one path with bodies and queries that name what is the other's."""
     described = operation.described
     parameters = described.get("parameters", [])
@@ -206,7 +248,9 @@ def places_for(parameter: dict[str, Any], other: Organization) -> list[Any]:
     return [f"{other.name}-role"]
 
 
-def _bodies(described: dict[str, Any], other: Organization, document: dict[str, Any]) -> Iterator[Any]:
+def _bodies(
+    described: dict[str, Any], other: Organization, document: dict[str, Any]
+) -> Iterator[Any]:
     content = described.get("requestBody", {}).get("content", {})
     if "application/json" not in content:
         yield b"" if content else None
@@ -214,7 +258,10 @@ def _bodies(described: dict[str, Any], other: Organization, document: dict[str, 
     schema = content["application/json"]["schema"]
     while "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
-    fields = {name: values_for(name, sub, other, document) for name, sub in schema.get("properties", {}).items()}
+    fields = {
+        name: values_for(name, sub, other, document)
+        for name, sub in schema.get("properties", {}).items()
+    }
     required = {name: fields[name][0] for name in schema.get("required", ()) if fields.get(name)}
     yield required
     for name, found in fields.items():
@@ -243,7 +290,10 @@ def contents(reply: Any) -> str:
     if reply.body[:2] == b"PK":
         with zipfile.ZipFile(io.BytesIO(reply.body)) as archive:
             return "\n".join(
-                [*archive.namelist(), *(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())]
+                [
+                    *archive.namelist(),
+                    *(archive.read(name).decode("utf-8", "replace") for name in archive.namelist()),
+                ]
             )
     return reply.body.decode("utf-8", "replace")
 
@@ -287,7 +337,11 @@ def test_whatever_is_counted_is_ones_own(both: tuple[Organization, Organization]
         for operation in mine.base.operations():
             names = {item["name"] for item in operation.described.get("parameters", [])}
             if operation.method == "GET" and "per_page" in names and "{" not in operation.path:
-                path, shown, page = operation.path.removeprefix("/api/v1"), 0, {"total_pages": 1, "page": 0, "total": 0}
+                path, shown, page = (
+                    operation.path.removeprefix("/api/v1"),
+                    0,
+                    {"total_pages": 1, "page": 0, "total": 0},
+                )
                 while page["page"] < page["total_pages"]:
                     answer = engine.get(path, page=page["page"] + 1, per_page=100)
                     page = answer["meta"]
@@ -297,14 +351,18 @@ def test_whatever_is_counted_is_ones_own(both: tuple[Organization, Organization]
         assert lists >= 10
 
         tagged = [row["tag"] for row in rows["document_tags"]]
-        assert {item["tag"]: item["count"] for item in engine.get("/tags", per_page=100)["data"]} == {
-            tag: tagged.count(tag) for tag in set(tagged)
-        }
+        assert {
+            item["tag"]: item["count"] for item in engine.get("/tags", per_page=100)["data"]
+        } == {tag: tagged.count(tag) for tag in set(tagged)}
         preview = engine.post("/bulk/preview", {"operation": "delete", "from_id": 1})
         assert preview["matched"] == preview["total"] == len(rows["documents"])
-        preview = engine.post("/bulk/preview", {"operation": "activate", "from_id": 1, "status": "all"})
+        preview = engine.post(
+            "/bulk/preview", {"operation": "activate", "from_id": 1, "status": "all"}
+        )
         assert preview["matched"] == preview["total"] == len(rows["chunks"])
-        found = engine.search("the same words in both organizations", mode="lexical", k=100, facets=True)
+        found = engine.search(
+            "the same words in both organizations", mode="lexical", k=100, facets=True
+        )
         assert found["facets"]["documents"] == len({hit["doc_id"] for hit in found["hits"]})
 
 
@@ -323,7 +381,13 @@ def test_whatever_is_asked_nothing_of_the_other_is_found_or_changed(
             # What was sent in a body may have been stored, and come back later.
             if isinstance(body, dict) and reply.status < 300:
                 secrets -= set(UUID.findall(json.dumps(body)))
-            sent = path + ("" if body is None else body.decode() if isinstance(body, bytes) else json.dumps(body))
+            sent = path + (
+                ""
+                if body is None
+                else body.decode()
+                if isinstance(body, bytes)
+                else json.dumps(body)
+            )
             found = leaked(contents(reply), sent, secrets)
             if found or reply.status >= 500 or reply.status in {401, 429}:
                 wrong.append((str(operation), path, body, reply.status, found[:3]))
@@ -337,12 +401,16 @@ def test_whatever_is_asked_nothing_of_the_other_is_found_or_changed(
 NOBODYS = {"integer": "987654321", "uuid": "00000000-0000-4000-8000-0000000fffff"}
 
 
-def test_an_id_of_the_other_is_answered_like_one_that_nobody_has(both: tuple[Organization, Organization]) -> None:
+def test_an_id_of_the_other_is_answered_like_one_that_nobody_has(
+    both: tuple[Organization, Organization],
+) -> None:
     """Anything else, a 403 for example, would say that there is something."""
     me, other = both
     wrong = []
     for operation in me.base.operations():
-        places = [item for item in operation.described.get("parameters", []) if item["in"] == "path"]
+        places = [
+            item for item in operation.described.get("parameters", []) if item["in"] == "path"
+        ]
         if len(places) != 1 or "_id}" not in operation.path:
             continue
         kind = "integer" if "integer" in json.dumps(places[0]["schema"]) else "uuid"
@@ -360,10 +428,14 @@ def test_an_id_of_the_other_is_answered_like_one_that_nobody_has(both: tuple[Org
     assert wrong[:5] == []
 
 
-def test_the_same_file_is_no_duplicate_of_the_others_and_outlives_it(both: tuple[Organization, Organization]) -> None:
+def test_the_same_file_is_no_duplicate_of_the_others_and_outlives_it(
+    both: tuple[Organization, Organization],
+) -> None:
     base = both[0].base
     engines = [base.engine(item.key) for item in both]
-    first, second = (engine.add_file("twin.md", b"# Twin\n\nthe very same bytes\n") for engine in engines)
+    first, second = (
+        engine.add_file("twin.md", b"# Twin\n\nthe very same bytes\n") for engine in engines
+    )
 
     assert (first["status"], second["status"]) == ("added", "added")
     assert "duplicate" not in second or second["duplicate"] is False
@@ -387,17 +459,25 @@ def test_roles_of_the_other_are_not_listed(shared: Any) -> None:
     assert "keeper-of-zebras" not in json.dumps(second.get("/roles"))
 
 
-def test_an_archive_of_one_can_be_imported_into_the_other_as_new(both: tuple[Organization, Organization], shared: Any) -> None:
+def test_an_archive_of_one_can_be_imported_into_the_other_as_new(
+    both: tuple[Organization, Organization], shared: Any
+) -> None:
     alpha, _ = both
     key = shared.key("admin", "gamma")
     archive = alpha.ask("GET", "/api/v1/export").body
-    preview = json.loads(shared.ask(key, "POST", "/api/v1/import", archive, {"Content-Type": "application/octet-stream"}).body)
+    preview = json.loads(
+        shared.ask(
+            key, "POST", "/api/v1/import", archive, {"Content-Type": "application/octet-stream"}
+        ).body
+    )
 
     # Whether it differs from what another organization has is nobody's business.
     assert preview["documents"]["identical"] == preview["documents"]["different"] == 0
     assert all(item["identical"] == 0 for item in preview["tables"].values())
     before = alpha.dump()
-    while not json.loads(shared.ask(key, "POST", f"/api/v1/import/{preview['import_id']}/apply").body)["finished"]:
+    while not json.loads(
+        shared.ask(key, "POST", f"/api/v1/import/{preview['import_id']}/apply").body
+    )["finished"]:
         pass
     engine = shared.engine(key)
     assert engine.list_documents()["meta"]["total"] == preview["documents"]["new"]
@@ -410,10 +490,14 @@ def test_an_archive_of_one_can_be_imported_into_the_other_as_new(both: tuple[Org
 
 def test_a_token_is_of_no_use_to_another_user_of_the_same_organization(shared: Any) -> None:
     ann, bob = shared.key("admin", "delta", user="ann"), shared.key("admin", "delta", user="bob")
-    upload = json.loads(shared.ask(ann, "POST", "/api/v1/uploads", {"filename": "a.md"}).body)["upload_id"]
+    upload = json.loads(shared.ask(ann, "POST", "/api/v1/uploads", {"filename": "a.md"}).body)[
+        "upload_id"
+    ]
     archive = shared.ask(ann, "GET", "/api/v1/export").body
     octets = {"Content-Type": "application/octet-stream"}
-    imported = json.loads(shared.ask(ann, "POST", "/api/v1/import", archive, octets).body)["import_id"]
+    imported = json.loads(shared.ask(ann, "POST", "/api/v1/import", archive, octets).body)[
+        "import_id"
+    ]
 
     assert shared.ask(bob, "PUT", f"/api/v1/uploads/{upload}", b"# Bob's", octets).status == 404
     assert shared.ask(bob, "POST", f"/api/v1/uploads/{upload}/finish").status == 404

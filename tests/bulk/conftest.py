@@ -75,7 +75,9 @@ class Opened:
         """What the doctor finds wrong. That an index which only makes searches faster is still to come, is not."""
         checks, expected = self.engine.get("/doctor")["checks"], {("side index", "warning")}
         return [
-            check["message"] for check in checks if (check["name"], check["state"]) not in expected and check["state"] != "ok"
+            check["message"]
+            for check in checks
+            if (check["name"], check["state"]) not in expected and check["state"] != "ok"
         ]
 
     def close(self) -> None:
@@ -107,17 +109,27 @@ def opened(kb_home: Path) -> Iterator[Callable[[], Opened]]:
 def in_terminal(kb_home: Path) -> Callable[..., tuple[int, str]]:
     """Runs `kb` with a terminal to answer from; may do something between the question and the answer. Its code and words."""
 
-    def run(*arguments: str, answer: str, before_answering: Callable[[], Any] = lambda: None) -> tuple[int, str]:
+    def run(
+        *arguments: str, answer: str, before_answering: Callable[[], Any] = lambda: None
+    ) -> tuple[int, str]:
         controlling, terminal = pty.openpty()
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            kb_line(*arguments), stdin=terminal, stdout=pipe, stderr=pipe, text=True, bufsize=0, env=dict(os.environ)
+            kb_line(*arguments),
+            stdin=terminal,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            bufsize=0,
+            env=dict(os.environ),
         )
         said = ""
         try:
             with process:
                 assert process.stderr is not None
-                while (character := process.stderr.read(1)) and not (said := said + character).endswith("[y/N] "):
+                while (character := process.stderr.read(1)) and not (
+                    said := said + character
+                ).endswith("[y/N] "):
                     pass
                 before_answering()
                 os.write(controlling, answer.encode())

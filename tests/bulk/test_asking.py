@@ -44,12 +44,16 @@ class Person:
         self.asked.append(params.message)
         if self.before:
             await asyncio.to_thread(self.before)
-        return types.ElicitResult(action=self.action, content={} if self.action == "accept" else None)
+        return types.ElicitResult(
+            action=self.action, content={} if self.action == "accept" else None
+        )
 
 
 def call(where: Any, mode: Mode, person: Person | None, tool: str, **arguments: Any) -> Any:
     async def run() -> Any:
-        async with Client(where, mode=mode, elicitation_callback=person, read_timeout_seconds=600) as client:
+        async with Client(
+            where, mode=mode, elicitation_callback=person, read_timeout_seconds=600
+        ) as client:
             return await client.call_tool(tool, arguments)
 
     result = asyncio.run(run())
@@ -91,7 +95,9 @@ def test_b11_a_person_who_accepts_lets_it_happen(served: tuple[Any, Engine], mod
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(("action", "said"), [("decline", "declined"), ("cancel", "did not answer")])
+@pytest.mark.parametrize(
+    ("action", "said"), [("decline", "declined"), ("cancel", "did not answer")]
+)
 def test_b11_a_person_who_does_not_accept_changes_nothing(
     served: tuple[Any, Engine], mode: Mode, action: Action, said: str
 ) -> None:
@@ -103,13 +109,18 @@ def test_b11_a_person_who_does_not_accept_changes_nothing(
     assert len(person.asked) == 1
     assert result.is_error
     assert result.structured_content["code"] == "declined"
-    assert result.structured_content["message"] == f"the person was asked, and {said}; nothing was changed"
+    assert (
+        result.structured_content["message"]
+        == f"the person was asked, and {said}; nothing was changed"
+    )
     assert left(engine) == 4
     assert engine.list_jobs(job_type="bulk_delete")["meta"]["total"] == 0
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_b11_a_client_that_cannot_ask_is_given_the_whole_refusal(served: tuple[Any, Engine], mode: Mode) -> None:
+def test_b11_a_client_that_cannot_ask_is_given_the_whole_refusal(
+    served: tuple[Any, Engine], mode: Mode
+) -> None:
     where, engine = served
 
     result = call(where, mode, None, "kb_bulk_delete", tags=["old"])
@@ -120,17 +131,24 @@ def test_b11_a_client_that_cannot_ask_is_given_the_whole_refusal(served: tuple[A
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_b11_what_the_person_accepted_is_what_happens_or_nothing(kb_server: RunningServer, mode: Mode) -> None:
+def test_b11_what_the_person_accepted_is_what_happens_or_nothing(
+    kb_server: RunningServer, mode: Mode
+) -> None:
     """A document that comes to match while the person thinks was not accepted."""
     with kb_server.engine as engine:
         for number in range(4):
             engine.post("/notes", {"text": f"note {number}", "tags": ["old"]})
-        person = Person("accept", before=lambda: engine.post("/notes", {"text": "one more", "tags": ["old"]}))
+        person = Person(
+            "accept", before=lambda: engine.post("/notes", {"text": "one more", "tags": ["old"]})
+        )
 
         result = call(f"{kb_server.url}/mcp", mode, person, "kb_bulk_delete", tags=["old"])
 
         assert result.is_error
-        assert (result.structured_content["error"], result.structured_content["matched"]) == ("selection_changed", 5)
+        assert (result.structured_content["error"], result.structured_content["matched"]) == (
+            "selection_changed",
+            5,
+        )
         assert engine.get("/documents")["meta"]["total"] == 5
 
 
@@ -147,7 +165,9 @@ def test_b11_nobody_is_asked_below_the_threshold_or_when_forced(kb_server: Runni
     assert person.asked == []
 
 
-def test_b11_an_answer_to_a_question_that_was_never_asked_is_refused(kb_server: RunningServer) -> None:
+def test_b11_an_answer_to_a_question_that_was_never_asked_is_refused(
+    kb_server: RunningServer,
+) -> None:
     """A client that makes up state and answer has no plan that this engine signed."""
     with kb_server.engine as engine:
         engine.post("/notes", {"text": "note"})
@@ -168,7 +188,10 @@ def test_b11_an_answer_to_a_question_that_was_never_asked_is_refused(kb_server: 
 
 
 def test_b11_descriptions_keep_filter_and_operation_apart(kb_home: object) -> None:
-    tools = {name: tool.description for name, tool in bind_tools(Plugins(read_bootstrap()), "curate").items()}
+    tools = {
+        name: tool.description
+        for name, tool in bind_tools(Plugins(read_bootstrap()), "curate").items()
+    }
 
     for name in ("kb_bulk_delete", "kb_bulk_tags", "kb_bulk_set_tags"):
         text = tools[name].description or ""

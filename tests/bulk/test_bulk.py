@@ -28,7 +28,9 @@ from kb_testing.fixtures import Install, Run, RunningServer
 
 
 def notes(engine: Engine, count: int, **fields: Any) -> list[int]:
-    return [engine.add_note(f"note {number}", **fields)["document"]["id"] for number in range(count)]
+    return [
+        engine.add_note(f"note {number}", **fields)["document"]["id"] for number in range(count)
+    ]
 
 
 def titles(engine: Engine) -> list[str]:
@@ -51,7 +53,14 @@ def test_b1_filters_are_combined_with_and(kb_engine: Engine) -> None:
 
     result = kb_engine.bulk_delete(tags=["draft"], doc_type="note")
 
-    assert result | {"job_id": 0} == {"job_id": 0, "status": "done", "matched": 1, "succeeded": 1, "failed": 0, "errors": []}
+    assert result | {"job_id": 0} == {
+        "job_id": 0,
+        "status": "done",
+        "matched": 1,
+        "succeeded": 1,
+        "failed": 0,
+        "errors": [],
+    }
     assert titles(kb_engine) == ["keep", "keep too"]
 
 
@@ -64,7 +73,10 @@ def test_b1_tags_selects_documents_that_have_all_of_them(kb_engine: Engine) -> N
     assert titles(kb_engine) == ["one", "neither"]
 
 
-@pytest.mark.parametrize("body", [{}, {"force": True}, {"tags": None}, {"tags": []}, {"document_ids": []}, {"tagz": ["x"]}])
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"force": True}, {"tags": None}, {"tags": []}, {"document_ids": []}, {"tagz": ["x"]}],
+)
 @pytest.mark.parametrize("route", ["delete", "tags", "set-tags"])
 def test_b1_b2_no_selection_an_empty_or_a_misspelt_one_is_never_everything(
     kb_engine: Engine, route: str, body: dict[str, Any]
@@ -79,7 +91,12 @@ def test_b1_b2_no_selection_an_empty_or_a_misspelt_one_is_never_everything(
 def test_b2_null_means_absent(kb_engine: Engine) -> None:
     ids = notes(kb_engine, 3)
 
-    assert kb_engine.post("/bulk/delete", {"document_ids": [ids[0]], "tags": None, "doc_type": None})["matched"] == 1
+    assert (
+        kb_engine.post("/bulk/delete", {"document_ids": [ids[0]], "tags": None, "doc_type": None})[
+            "matched"
+        ]
+        == 1
+    )
 
 
 def test_b2_a_misspelt_filter_beside_a_right_one_does_not_widen(kb_engine: Engine) -> None:
@@ -91,7 +108,9 @@ def test_b2_a_misspelt_filter_beside_a_right_one_does_not_widen(kb_engine: Engin
     assert len(titles(kb_engine)) == 3
 
 
-def test_b2_unknown_and_repeated_ids_and_an_empty_range_are_simply_not_matched(kb_engine: Engine) -> None:
+def test_b2_unknown_and_repeated_ids_and_an_empty_range_are_simply_not_matched(
+    kb_engine: Engine,
+) -> None:
     ids = notes(kb_engine, 3)
 
     assert kb_engine.bulk_delete(document_ids=[ids[0], ids[0], 10**12])["matched"] == 1
@@ -101,7 +120,10 @@ def test_b2_unknown_and_repeated_ids_and_an_empty_range_are_simply_not_matched(k
 def test_b2_a_hundred_thousand_ids_in_one_request_work(kb_engine: Engine) -> None:
     ids = notes(kb_engine, 3)
 
-    assert kb_engine.bulk_delete(document_ids=[*range(10**6, 10**6 + 100_000), ids[0]])["succeeded"] == 1
+    assert (
+        kb_engine.bulk_delete(document_ids=[*range(10**6, 10**6 + 100_000), ids[0]])["succeeded"]
+        == 1
+    )
 
 
 # B3: the threshold
@@ -121,7 +143,9 @@ def test_b3_the_share_is_of_the_callers_organization(kb_engine: Engine, kb_home:
         with kb.store.write() as tx:
             tx.execute(sa.insert(organizations).values(id="other", name="other", created_at=""))
             row = tx.rows(sa.select(documents).limit(1))[0]
-            others = [{**row, "id": 100 + number, "organization_id": "other"} for number in range(50)]
+            others = [
+                {**row, "id": 100 + number, "organization_id": "other"} for number in range(50)
+            ]
             tx.execute(sa.insert(documents), others)
     finally:
         kb.close()
@@ -148,7 +172,14 @@ def test_b4_no_match_is_done_and_has_a_job(kb_engine: Engine) -> None:
     result = kb_engine.bulk_tags(tags=["nobody"], add=["x"])
 
     assert result.pop("hint") == "no document has tag 'nobody'"
-    assert result == {"job_id": result["job_id"], "status": "done", "matched": 0, "succeeded": 0, "failed": 0, "errors": []}
+    assert result == {
+        "job_id": result["job_id"],
+        "status": "done",
+        "matched": 0,
+        "succeeded": 0,
+        "failed": 0,
+        "errors": [],
+    }
     assert kb_engine.get_job(result["job_id"])["status"] == "done"
 
 
@@ -158,7 +189,12 @@ def test_b4_matched_is_what_succeeded_and_what_failed(kb_engine: Engine) -> None
 
     result = kb_engine.bulk_delete(from_id=1, force=True)
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("partial_failure", 3, 2, 1)
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "partial_failure",
+        3,
+        2,
+        1,
+    )
 
 
 def test_b5_the_job_tells_the_selection_the_outcome_and_who(kb_engine: Engine) -> None:
@@ -169,11 +205,19 @@ def test_b5_the_job_tells_the_selection_the_outcome_and_who(kb_engine: Engine) -
 
     assert job["job_type"] == "bulk_tags"
     assert json.loads(job["filename"]) == {"tags": ["a"]}
-    assert (job["error"], job["document_id"], job["matched"], job["succeeded"], job["failed"]) == (None, 3, 3, 3, 0)
+    assert (job["error"], job["document_id"], job["matched"], job["succeeded"], job["failed"]) == (
+        None,
+        3,
+        3,
+        3,
+        0,
+    )
     assert (job["user_id"], job["user"]) == (LOCAL_USER, "local")
 
 
-def test_b5_a_filter_of_many_ids_is_shown_by_its_beginning_in_a_list(kb_run: Run, kb_engine: Engine) -> None:
+def test_b5_a_filter_of_many_ids_is_shown_by_its_beginning_in_a_list(
+    kb_run: Run, kb_engine: Engine
+) -> None:
     kb_engine.bulk_tags(document_ids=list(range(1, 5000)), add=["x"])
     listed = kb_run("jobs").stdout.splitlines()
     assert len(listed) == 2
@@ -201,10 +245,17 @@ def test_b5_a_job_is_shown_with_its_filter_and_its_errors(kb_run: Run, kb_engine
     told = dict(line.split(maxsplit=1) for line in head.splitlines())
     assert told["job_type"] == "bulk_delete"
     assert told["filter"] == '{"tags": ["old"]}'
-    assert (told["by"], told["matched"], told["succeeded"], told["failed"]) == ("local", "3", "2", "1")
+    assert (told["by"], told["matched"], told["succeeded"], told["failed"]) == (
+        "local",
+        "3",
+        "2",
+        "1",
+    )
     assert table == "document_id\terror\n2\tthe document is on legal hold: 'Doe v. Roe'\n"
     assert json.loads(as_json["filename"]) == {"tags": ["old"]}
-    assert json.loads(as_json["error"]) == [{"document_id": 2, "error": "the document is on legal hold: 'Doe v. Roe'"}]
+    assert json.loads(as_json["error"]) == [
+        {"document_id": 2, "error": "the document is on legal hold: 'Doe v. Roe'"}
+    ]
 
 
 # B6, B7: deleting
@@ -212,7 +263,11 @@ def test_b5_a_job_is_shown_with_its_filter_and_its_errors(kb_run: Run, kb_engine
 
 def stored(home: Path) -> list[Path]:
     """Every file in the folder of files, except the locks of running processes."""
-    return [path for path in (home / "files").rglob("*") if path.is_file() and not path.name.startswith(".process-")]
+    return [
+        path
+        for path in (home / "files").rglob("*")
+        if path.is_file() and not path.name.startswith(".process-")
+    ]
 
 
 def test_b7_a_delete_takes_everything_that_was_derived(kb_engine: Engine, kb_home: Path) -> None:
@@ -225,7 +280,10 @@ def test_b7_a_delete_takes_everything_that_was_derived(kb_engine: Engine, kb_hom
     try:
         with kb.store.read() as tx:
             read = tx.connection.exec_driver_sql
-            counts = [read(f"SELECT count(*) FROM {table}").scalar() for table in ("documents", "chunks", "document_tags")]
+            counts = [
+                read(f"SELECT count(*) FROM {table}").scalar()
+                for table in ("documents", "chunks", "document_tags")
+            ]
             assert counts == [1, 1, 0]
             assert tx.text.maintenance.count() == 1
             assert tx.vector_index("chunks_vec_1").maintenance.count() == 1
@@ -252,7 +310,9 @@ def test_b7_a_file_that_another_document_refers_to_stays(kb_engine: Engine, kb_h
     assert not [path for path in stored(kb_home) if shared in str(path)]
 
 
-def test_b7_a_file_that_cannot_be_removed_is_not_counted_and_tried_again_at_the_next_start(kb_home: Path) -> None:
+def test_b7_a_file_that_cannot_be_removed_is_not_counted_and_tried_again_at_the_next_start(
+    kb_home: Path,
+) -> None:
     with connect() as engine:
         engine.add_file("a.md", b"some content")
         engine.add_note("another")
@@ -301,16 +361,25 @@ def test_b8_both_move_updated_at_and_never_indexed_at(kb_engine: Engine) -> None
     kb_engine.bulk_set_tags(document_ids=[second], new_tags=["a"])
 
     after = [kb_engine.get_document(number) for number in (first, second)]
-    assert all(new["updated_at"] > old["updated_at"] for new, old in zip(after, before, strict=True))
+    assert all(
+        new["updated_at"] > old["updated_at"] for new, old in zip(after, before, strict=True)
+    )
     assert [item["indexed_at"] for item in after] == [item["indexed_at"] for item in before]
 
 
 def test_b8_a_missing_new_tags_is_explained(kb_engine: Engine) -> None:
-    assert "tags selects; new_tags replaces" in refusal(kb_engine, "/bulk/set-tags", {"tags": ["a"]}).message
+    assert (
+        "tags selects; new_tags replaces"
+        in refusal(kb_engine, "/bulk/set-tags", {"tags": ["a"]}).message
+    )
 
 
-@pytest.mark.parametrize("change", [{}, {"add": []}, {"remove": []}, {"add": None}, {"add": ["a"], "remove": ["a"]}])
-def test_b8_a_tag_change_must_say_something_and_one_thing(kb_engine: Engine, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{}, {"add": []}, {"remove": []}, {"add": None}, {"add": ["a"], "remove": ["a"]}]
+)
+def test_b8_a_tag_change_must_say_something_and_one_thing(
+    kb_engine: Engine, change: dict[str, Any]
+) -> None:
     assert refusal(kb_engine, "/bulk/tags", {"from_id": 1, **change}).http_status == 400
 
 
@@ -322,7 +391,10 @@ def test_b10_a_preview_changes_nothing_and_counts_the_same(kb_engine: Engine) ->
 
     preview = kb_engine.bulk_preview("delete", tags=["x"])
 
-    assert {key: preview[key] for key in ("operation", "matched", "total", "percent", "threshold", "exceeds")} == {
+    assert {
+        key: preview[key]
+        for key in ("operation", "matched", "total", "percent", "threshold", "exceeds")
+    } == {
         "operation": "delete",
         "matched": 12,
         "total": 12,
@@ -331,16 +403,29 @@ def test_b10_a_preview_changes_nothing_and_counts_the_same(kb_engine: Engine) ->
         "exceeds": True,
     }
     assert [item["title"] for item in preview["sample"]] == titles(kb_engine)[:10]
-    assert refusal(kb_engine, "/bulk/preview", {"operation": "explode", "from_id": 1}).http_status == 400
-    assert refusal(kb_engine, "/bulk/preview", {"operation": "delete", "from_id": 1, "add": ["x"]}).http_status == 400
-    assert refusal(kb_engine, "/bulk/preview", {"operation": "set_tags", "from_id": 1}).http_status == 400
+    assert (
+        refusal(kb_engine, "/bulk/preview", {"operation": "explode", "from_id": 1}).http_status
+        == 400
+    )
+    assert (
+        refusal(
+            kb_engine, "/bulk/preview", {"operation": "delete", "from_id": 1, "add": ["x"]}
+        ).http_status
+        == 400
+    )
+    assert (
+        refusal(kb_engine, "/bulk/preview", {"operation": "set_tags", "from_id": 1}).http_status
+        == 400
+    )
     assert refusal(kb_engine, "/bulk/preview", {"operation": "delete"}).http_status == 400
 
 
 # B11, B12: tools and commands
 
 
-def test_b11_the_client_has_a_method_for_each_operation_and_raises_with_status_and_body(kb_engine: Engine) -> None:
+def test_b11_the_client_has_a_method_for_each_operation_and_raises_with_status_and_body(
+    kb_engine: Engine,
+) -> None:
     notes(kb_engine, 1)
     for call in (
         lambda: kb_engine.bulk_delete(from_id=1),
@@ -349,7 +434,10 @@ def test_b11_the_client_has_a_method_for_each_operation_and_raises_with_status_a
     ):
         with pytest.raises(EngineError) as refused:
             call()
-        assert (refused.value.http_status, refused.value.body["error"]) == (409, "safety_threshold_exceeded")
+        assert (refused.value.http_status, refused.value.body["error"]) == (
+            409,
+            "safety_threshold_exceeded",
+        )
 
 
 @pytest.mark.parametrize(
@@ -360,16 +448,32 @@ def test_b11_the_client_has_a_method_for_each_operation_and_raises_with_status_a
         (("bulk-set-tags", "--set", "x"), "replace the tags of"),
     ],
 )
-def test_b12_each_command_says_in_its_words_what_it_will_do(kb_run: Run, command: tuple[str, ...], verb: str) -> None:
+def test_b12_each_command_says_in_its_words_what_it_will_do(
+    kb_run: Run, command: tuple[str, ...], verb: str
+) -> None:
     kb_run("note", "one", "--tags", "draft,old")
     kb_run("note", "two")
-    flags = ("--tags", "draft,old", "--type", "note", "--ids", "1,2", "--from-id", "1", "--to-id", "9")
+    flags = (
+        "--tags",
+        "draft,old",
+        "--type",
+        "note",
+        "--ids",
+        "1,2",
+        "--from-id",
+        "1",
+        "--to-id",
+        "9",
+    )
 
     asked = kb_run(*command, *flags)
     done = kb_run(*command, *flags, "-y", "-f")
 
     assert asked.returncode == 2
-    assert f"This will {verb} 1 document matching: tags=[draft,old] type=note ids=[1,2] from-id=1 to-id=9\n" in asked.stderr
+    assert (
+        f"This will {verb} 1 document matching: tags=[draft,old] type=note ids=[1,2] from-id=1 to-id=9\n"
+        in asked.stderr
+    )
     assert "--yes" in asked.stderr
     assert done.returncode == 0
 
@@ -392,7 +496,9 @@ def test_b12_no_match_is_said_and_is_no_failure(kb_run: Run) -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("\n", 2)])
-def test_b12_the_default_is_no(kb_server: RunningServer, in_terminal: Callable[..., Any], answer: str, left: int) -> None:
+def test_b12_the_default_is_no(
+    kb_server: RunningServer, in_terminal: Callable[..., Any], answer: str, left: int
+) -> None:
     for text in ("one", "two"):
         kb_server.engine.post("/notes", {"text": text, "tags": [text]})
 
@@ -400,7 +506,10 @@ def test_b12_the_default_is_no(kb_server: RunningServer, in_terminal: Callable[.
 
     told = "  1  one\n  (1 of 2 documents, 50.0%)\nThis will delete 1 document matching: tags=[one]\nProceed? [y/N] "
     assert said.startswith(told)
-    assert (code, kb_server.engine.get("/documents")["meta"]["total"]) == (0 if left == 1 else 1, left)
+    assert (code, kb_server.engine.get("/documents")["meta"]["total"]) == (
+        0 if left == 1 else 1,
+        left,
+    )
 
 
 def test_a_long_list_of_ids_is_announced_shortly(kb_run: Run) -> None:
@@ -408,13 +517,17 @@ def test_a_long_list_of_ids_is_announced_shortly(kb_run: Run) -> None:
 
     asked = kb_run("bulk-tag", "--ids", ",".join(map(str, range(1, 1001))), "--add", "x", "--force")
 
-    assert "ids=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,… 1000 in all]\n" in asked.stderr
+    assert (
+        "ids=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,… 1000 in all]\n" in asked.stderr
+    )
 
 
 # Whatever plugins contribute
 
 
-def test_another_plugins_filter_is_part_of_the_announcement_and_of_the_plan(kb_run: Run, kb_engine: Engine) -> None:
+def test_another_plugins_filter_is_part_of_the_announcement_and_of_the_plan(
+    kb_run: Run, kb_engine: Engine
+) -> None:
     notes(kb_engine, 2)
     kb_engine.place_hold([1])
 
@@ -463,7 +576,9 @@ def test_a_third_partys_kind_gets_route_preview_plan_threshold_and_job(renamer: 
         assert (refused.http_status, refused.code) == (409, "safety_threshold_exceeded")
         assert (preview["matched"], job["job_type"], titles(engine)[0]) == (1, "bulk_rename", "New")
         assert "/api/v1/bulk/rename" in schema["paths"]
-        assert {"title", "tags", "on_hold", "plan"} <= set(schema["components"]["schemas"]["BulkRename"]["properties"])
+        assert {"title", "tags", "on_hold", "plan"} <= set(
+            schema["components"]["schemas"]["BulkRename"]["properties"]
+        )
 
 
 def test_a_third_partys_kind_gets_a_command_and_a_tool(renamer: None, kb_run: Run) -> None:
@@ -489,7 +604,9 @@ def test_a_third_partys_kind_gets_a_command_and_a_tool(renamer: None, kb_run: Ru
     ],
     ids=" ".join,
 )
-def test_a_dry_run_shows_what_would_change_and_changes_nothing(arguments: tuple[str, ...], kb_run: Run) -> None:
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(
+    arguments: tuple[str, ...], kb_run: Run
+) -> None:
     for title in ("First", "Second"):
         assert kb_run("note", title, "--tags", "draft").returncode == 0
     before = kb_run("list", "--json").stdout
@@ -498,8 +615,14 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(arguments: tuple[
     as_json = json.loads(kb_run(*arguments, "--tags", "draft", "--dry-run", "--json").stdout)
 
     assert told.returncode == 0, told.stderr
-    assert all(word in told.stdout for word in ("First", "Second", "(2 of 2 ", "100.0%", "This would ", "--force is needed"))
-    assert (as_json["matched"], [item["title"] for item in as_json["sample"]]) == (2, ["First", "Second"])
+    assert all(
+        word in told.stdout
+        for word in ("First", "Second", "(2 of 2 ", "100.0%", "This would ", "--force is needed")
+    )
+    assert (as_json["matched"], [item["title"] for item in as_json["sample"]]) == (
+        2,
+        ["First", "Second"],
+    )
     assert kb_run("list", "--json").stdout == before
 
 

@@ -102,7 +102,14 @@ def test_a_kind_over_chunks_changes_the_chunks_that_a_chunk_filter_selects(engin
 
     result = engine.bulk_mark(says="apple", mark="fruit")
 
-    assert result | {"job_id": 0} == {"job_id": 0, "status": "done", "matched": 2, "succeeded": 2, "failed": 0, "errors": []}
+    assert result | {"job_id": 0} == {
+        "job_id": 0,
+        "status": "done",
+        "matched": 2,
+        "succeeded": 2,
+        "failed": 0,
+        "errors": [],
+    }
     assert (marks(engine, first), marks(engine, second)) == (["fruit", None, None], ["fruit", None])
 
 
@@ -121,7 +128,14 @@ def test_chunks_are_also_selected_by_what_their_documents_are(engine: Engine) ->
 def test_no_selection_of_chunks_is_never_all_of_them(engine: Engine) -> None:
     number, _ = paragraphs(engine, "apple", "pear")
 
-    for body in ({}, {"force": True}, {"chunk_ids": []}, {"chunk_ids": ["nonsense"]}, {"say": "apple"}, {"says": None}):
+    for body in (
+        {},
+        {"force": True},
+        {"chunk_ids": []},
+        {"chunk_ids": ["nonsense"]},
+        {"say": "apple"},
+        {"says": None},
+    ):
         assert refused(engine, {**body, "mark": "x"}).http_status == 400
     assert marks(engine, number) == [None, None]
 
@@ -147,14 +161,23 @@ def test_the_threshold_counts_the_chunks_of_the_organization(engine: Engine) -> 
     assert engine.bulk_mark(document_ids=[number], mark="y", force=True)["succeeded"] == 10
 
 
-def test_a_chunk_that_fails_is_rolled_back_alone_and_named_by_its_id(engine: Engine, marker: Any) -> None:
+def test_a_chunk_that_fails_is_rolled_back_alone_and_named_by_its_id(
+    engine: Engine, marker: Any
+) -> None:
     words = ["stubborn" if n in (3, 17) else f"word{n}" for n in range(30)]
     number, ids = paragraphs(engine, *words)
 
     result = engine.bulk_mark(document_ids=[number], mark="x", force=True)
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("partial_failure", 30, 28, 2)
-    assert result["errors"] == [{"chunk_id": ids[n], "error": "the change failed (ValueError)"} for n in (3, 17)]
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "partial_failure",
+        30,
+        28,
+        2,
+    )
+    assert result["errors"] == [
+        {"chunk_id": ids[n], "error": "the change failed (ValueError)"} for n in (3, 17)
+    ]
     assert marks(engine, number) == [None if word == "stubborn" else "x" for word in words]
     assert len(marker().calls) < 25
 
@@ -164,12 +187,20 @@ def test_the_job_of_a_kind_over_chunks_tells_selection_outcome_and_errors(engine
 
     job = engine.get_job(engine.bulk_mark(says="p", mark="x", force=True)["job_id"])
 
-    assert (job["job_type"], job["status"], json.loads(job["filename"])) == ("bulk_mark", "partial_failure", {"says": "p"})
+    assert (job["job_type"], job["status"], json.loads(job["filename"])) == (
+        "bulk_mark",
+        "partial_failure",
+        {"says": "p"},
+    )
     assert (job["document_id"], job["matched"], job["succeeded"], job["failed"]) == (2, 3, 2, 1)
-    assert json.loads(job["error"]) == [{"chunk_id": ids[1], "error": "the change failed (ValueError)"}]
+    assert json.loads(job["error"]) == [
+        {"chunk_id": ids[1], "error": "the change failed (ValueError)"}
+    ]
 
 
-def test_observers_learn_which_chunks_of_how_many_documents_changed(engine: Engine, marker: Any) -> None:
+def test_observers_learn_which_chunks_of_how_many_documents_changed(
+    engine: Engine, marker: Any
+) -> None:
     paragraphs(engine, "apple", "apple stubborn", "plum")
     paragraphs(engine, "apple", "apple", "fig")
 
@@ -199,7 +230,9 @@ def test_a_sealed_document_s_chunks_cannot_be_selected(engine: Engine) -> None:
     assert engine.bulk_mark(chunk_ids=ids, mark="x", force=True)["matched"] == 0
 
 
-def test_a_guard_may_object_to_one_chunk_whatever_the_kind_acts_on(kb_plugin: Install, marker: Any) -> None:
+def test_a_guard_may_object_to_one_chunk_whatever_the_kind_acts_on(
+    kb_plugin: Install, marker: Any
+) -> None:
     kb_plugin(
         "precious",
         "import sqlalchemy as sa\n"
@@ -229,7 +262,12 @@ def test_a_preview_shows_chunks_with_their_document_and_text(engine: Engine) -> 
 
     preview = engine.bulk_preview("mark", says="apple", mark="x")
 
-    assert (preview["matched"], preview["total"], preview["percent"], preview["exceeds"]) == (1, 2, 50.0, False)
+    assert (preview["matched"], preview["total"], preview["percent"], preview["exceeds"]) == (
+        1,
+        2,
+        50.0,
+        False,
+    )
     [sample] = preview["sample"]
     assert (sample["id"], sample["document_id"]) == (ids[0], number)
     assert sample["text"].startswith("# Section apple") and len(sample["text"]) == 200
@@ -262,7 +300,9 @@ def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(engine: Engine
     assert {"says", "chunk_ids", "tags", "on_hold", "mark", "force"} <= set(
         tools["kb_bulk_mark"].description.input_schema["properties"]
     )
-    assert not {"says", "chunk_ids"} & set(tools["kb_bulk_delete"].description.input_schema["properties"])
+    assert not {"says", "chunk_ids"} & set(
+        tools["kb_bulk_delete"].description.input_schema["properties"]
+    )
     schema = json.loads(engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)
     assert "/api/v1/chunks/bulk/mark" in schema["paths"]
     assert "says" in schema["components"]["schemas"]["BulkMark"]["properties"]
@@ -282,7 +322,9 @@ def test_the_command_over_chunks_previews_in_words(kb_run: Run, marker: Any) -> 
     assert nothing.stdout == "no chunks match: says=pear\n"
 
 
-def test_a_kind_may_choose_its_own_route_command_and_tool(kb_home: object, kb_plugin: Install, kb_run: Run) -> None:
+def test_a_kind_may_choose_its_own_route_command_and_tool(
+    kb_home: object, kb_plugin: Install, kb_run: Run
+) -> None:
     names = 'help="Mark chunks.", route="/marks/bulk/set", command="marks set", tool="kb_marks_set"'
     kb_plugin("marker", MARKER.replace('help="Mark chunks."', names))
 
@@ -297,7 +339,10 @@ def test_a_kind_may_choose_its_own_route_command_and_tool(kb_home: object, kb_pl
 
 
 def test_a_kind_over_something_else_fails_its_plugin(kb_home: object, kb_plugin: Install) -> None:
-    kb_plugin("marker", MARKER.replace('help="Mark chunks.", over="chunks"', 'help="Mark chunks.", over="pages"'))
+    kb_plugin(
+        "marker",
+        MARKER.replace('help="Mark chunks.", over="chunks"', 'help="Mark chunks.", over="pages"'),
+    )
 
     with connect() as engine:
         assert engine._plugins is not None

@@ -53,7 +53,9 @@ def refusal(engine: Engine, body: Any) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.fixture
-def opened(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[KB, Engine]]]:
+def opened(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[KB, Engine]]]:
     """Opens a knowledge base with settings: its parts and a client."""
     engines: list[Engine] = []
 
@@ -78,8 +80,12 @@ def test_c1_found_chunks_come_with_counts_and_the_ids_that_are_missing(kb_engine
     answer = kb_engine.post("/chunks/bulk", {"chunk_ids": [second["id"], UNKNOWN, first["id"]]})
 
     assert answer["success"] is True
-    assert [chunk["id"] for chunk in answer["data"]["chunks"]] == sorted([first["id"], second["id"]])
-    assert {key: answer["data"][key] for key in ("found_count", "requested_count", "not_found")} == {
+    assert [chunk["id"] for chunk in answer["data"]["chunks"]] == sorted(
+        [first["id"], second["id"]]
+    )
+    assert {
+        key: answer["data"][key] for key in ("found_count", "requested_count", "not_found")
+    } == {
         "found_count": 2,
         "requested_count": 3,
         "not_found": [UNKNOWN],
@@ -101,7 +107,9 @@ def test_c1_a_hundred_chunks_are_ordered_by_id(kb_engine: Engine) -> None:
 
 @pytest.mark.parametrize("source", [False, True])
 @pytest.mark.parametrize("embeddings", [False, True])
-def test_c1_any_number_of_chunks_is_one_statement(opened: Any, embeddings: bool, source: bool) -> None:
+def test_c1_any_number_of_chunks_is_one_statement(
+    opened: Any, embeddings: bool, source: bool
+) -> None:
     kb, engine = opened(KB_DISABLED_PLUGINS="legalhold")
     ids = [note(engine, f"note {number}")["id"] for number in range(5)]
     seen: list[str] = []
@@ -111,7 +119,9 @@ def test_c1_any_number_of_chunks_is_one_statement(opened: Any, embeddings: bool,
     found = fetch(engine, *ids, UNKNOWN, include_embeddings=embeddings, include_source=source)
 
     assert (found["found_count"], len(found["not_found"])) == (5, 1)
-    assert [("embedding" in chunk, "source" in chunk) for chunk in found["chunks"]] == [(embeddings, source)] * 5
+    assert [("embedding" in chunk, "source" in chunk) for chunk in found["chunks"]] == [
+        (embeddings, source)
+    ] * 5
     [statement] = [text for text in seen if not text.startswith(FRAME)]
     assert "FROM chunks" in statement
 
@@ -121,21 +131,30 @@ def test_c1_the_statement_finds_chunks_by_their_key(opened: Any) -> None:
     kb, engine = opened(KB_DISABLED_PLUGINS="legalhold")
     found = note(engine)
     seen: list[tuple[str, Any]] = []
-    event.listen(kb.store.engine.reader, "before_cursor_execute", lambda *a: seen.append((a[2], a[3])))
+    event.listen(
+        kb.store.engine.reader, "before_cursor_execute", lambda *a: seen.append((a[2], a[3]))
+    )
     fetch(engine, found["id"], include_embeddings=True)
     [(statement, values)] = [(text, values) for text, values in seen if "FROM chunks" in text]
 
     with kb.store.read() as tx:
-        plan = [row[3] for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
+        plan = [
+            row[3]
+            for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+        ]
 
     assert any(step.startswith("SEARCH chunks_1") and "(id=?)" in step for step in plan), plan
     assert any(step.startswith("SEARCH chunks ") and "seq=?" in step for step in plan), plan
     assert not any(step.startswith(("SCAN chunks ", "SCAN documents")) for step in plan), plan
     # vec0 is asked for one row, by its number.
-    assert any(step.startswith("SCAN chunks_vec_1 VIRTUAL TABLE INDEX") and ":2" in step for step in plan), plan
+    assert any(
+        step.startswith("SCAN chunks_vec_1 VIRTUAL TABLE INDEX") and ":2" in step for step in plan
+    ), plan
 
 
-def test_c1_embeddings_come_from_the_index_that_another_process_has_made_meanwhile(opened: Any, kb_run: Run) -> None:
+def test_c1_embeddings_come_from_the_index_that_another_process_has_made_meanwhile(
+    opened: Any, kb_run: Run
+) -> None:
     kb, engine = opened(KB_DISABLED_PLUGINS="legalhold")
     number = note(engine, "words to be embedded")["id"]
     before = fetch(engine, number, include_embeddings=True)
@@ -174,8 +193,12 @@ def test_c3_an_index_with_larger_pieces_is_read_as_well(opened: Any) -> None:
     [chunk] = fetch(engine, number, include_embeddings=True)["chunks"]
     with kb.store.write() as tx:
         run = tx.connection.exec_driver_sql
-        run("CREATE VIRTUAL TABLE former USING vec0(organization_id text partition key, embedding float[256])")
-        run("INSERT INTO former(rowid, organization_id, embedding) SELECT rowid, organization_id, embedding FROM chunks_vec_1")
+        run(
+            "CREATE VIRTUAL TABLE former USING vec0(organization_id text partition key, embedding float[256])"
+        )
+        run(
+            "INSERT INTO former(rowid, organization_id, embedding) SELECT rowid, organization_id, embedding FROM chunks_vec_1"
+        )
         [(seq, vector)] = tx.vector_index("former").read([1]).items()
         fill = tx.vector_index("former").maintenance.fill()
 
@@ -222,12 +245,18 @@ def test_c2_any_well_formed_id_passes_in_any_case_and_counts_once(kb_engine: Eng
 def test_c2_a_malformed_id_is_named_by_its_place(kb_engine: Engine, wrong: Any) -> None:
     assert refusal(kb_engine, {"chunk_ids": [UNKNOWN, UNKNOWN, wrong, "also wrong"]}) == (
         400,
-        {"code": "INVALID_UUID", "message": "Invalid UUID format at index 2", "details": {"index": 2}},
+        {
+            "code": "INVALID_UUID",
+            "message": "Invalid UUID format at index 2",
+            "details": {"index": 2},
+        },
     )
 
 
 @pytest.mark.parametrize("count", [0, 101, 150])
-def test_c2_none_and_more_than_a_hundred_are_refused_before_deduplication(kb_engine: Engine, count: int) -> None:
+def test_c2_none_and_more_than_a_hundred_are_refused_before_deduplication(
+    kb_engine: Engine, count: int
+) -> None:
     assert refusal(kb_engine, {"chunk_ids": [UNKNOWN] * count}) == (
         400,
         {
@@ -240,25 +269,52 @@ def test_c2_none_and_more_than_a_hundred_are_refused_before_deduplication(kb_eng
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"chunk_ids": None}, {"chunk_ids": UNKNOWN}, {"chunk_ids": {"0": UNKNOWN}}, {"chunk_ids": 3}]
+    "body",
+    [
+        {},
+        {"chunk_ids": None},
+        {"chunk_ids": UNKNOWN},
+        {"chunk_ids": {"0": UNKNOWN}},
+        {"chunk_ids": 3},
+    ],
 )
-def test_c2_ids_that_are_missing_or_no_list_are_required(kb_engine: Engine, body: dict[str, Any]) -> None:
+def test_c2_ids_that_are_missing_or_no_list_are_required(
+    kb_engine: Engine, body: dict[str, Any]
+) -> None:
     status, error = refusal(kb_engine, body)
 
-    assert (status, error["code"], error["message"]) == (400, "INVALID_REQUEST", "chunk_ids array is required")
+    assert (status, error["code"], error["message"]) == (
+        400,
+        "INVALID_REQUEST",
+        "chunk_ids array is required",
+    )
 
 
 @pytest.mark.parametrize(
-    "more", [{"include_embedding": True}, {"include_source": "yes"}, {"include_embeddings": 1}, {"include_source": None}]
+    "more",
+    [
+        {"include_embedding": True},
+        {"include_source": "yes"},
+        {"include_embeddings": 1},
+        {"include_source": None},
+    ],
 )
-def test_c2_whatever_else_is_wrong_is_an_invalid_request_that_names_the_field(kb_engine: Engine, more: dict[str, Any]) -> None:
+def test_c2_whatever_else_is_wrong_is_an_invalid_request_that_names_the_field(
+    kb_engine: Engine, more: dict[str, Any]
+) -> None:
     status, error = refusal(kb_engine, {"chunk_ids": [UNKNOWN], **more})
 
-    assert (status, error["code"], error["details"]) == (400, "INVALID_REQUEST", {"field": next(iter(more))})
+    assert (status, error["code"], error["details"]) == (
+        400,
+        "INVALID_REQUEST",
+        {"field": next(iter(more))},
+    )
 
 
 def test_c2_the_codes_are_in_the_published_list() -> None:
-    assert {"invalid_request", "invalid_uuid", "payload_too_large", "internal_error"} <= set(error_codes())
+    assert {"invalid_request", "invalid_uuid", "payload_too_large", "internal_error"} <= set(
+        error_codes()
+    )
 
 
 # C3: fields
@@ -270,7 +326,15 @@ def test_c3_a_chunk_has_its_fields_and_no_others(kb_engine: Engine) -> None:
     [chunk] = fetch(kb_engine, found["id"])["chunks"]
 
     assert chunk == found
-    assert {"id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at"} <= set(chunk)
+    assert {
+        "id",
+        "job_id",
+        "chunk_index",
+        "content",
+        "content_hash",
+        "metadata",
+        "created_at",
+    } <= set(chunk)
     assert not {"embedding", "source", "seq", "organization_id", "document_id"} & set(chunk)
     assert (chunk["content"], chunk["chunk_index"]) == ("# Head\n\nthe text of it", 0)
 
@@ -282,7 +346,11 @@ def test_c3_the_source_is_the_job_that_made_the_chunk(kb_engine: Engine) -> None
     [chunk] = fetch(kb_engine, number, include_source=True)["chunks"]
 
     assert chunk["job_id"] == added["job"]["uuid"]
-    assert chunk["source"] == {"job_name": "report.md", "job_type": "ingest", "created_at": added["job"]["created_at"]}
+    assert chunk["source"] == {
+        "job_name": "report.md",
+        "job_type": "ingest",
+        "created_at": added["job"]["created_at"],
+    }
 
 
 def test_c3_the_embedding_is_a_list_of_numbers_only_when_asked_for(kb_engine: Engine) -> None:
@@ -297,7 +365,9 @@ def test_c3_the_embedding_is_a_list_of_numbers_only_when_asked_for(kb_engine: En
 def test_c3_without_vectors_the_embedding_is_null(opened: Any) -> None:
     _, engine = opened(KB_EMBEDDER="none")
 
-    assert fetch(engine, note(engine)["id"], include_embeddings=True)["chunks"][0]["embedding"] is None
+    assert (
+        fetch(engine, note(engine)["id"], include_embeddings=True)["chunks"][0]["embedding"] is None
+    )
 
 
 def test_c3_columns_that_plugins_add_to_chunks_are_shown(kb_home: Path, kb_plugin: Install) -> None:
@@ -321,7 +391,9 @@ def test_c3_columns_that_plugins_add_to_chunks_are_shown(kb_home: Path, kb_plugi
 # C4: limits
 
 
-def send_slowly(server: RunningServer, headers: dict[str, str], parts: list[bytes]) -> tuple[int, dict[str, Any]]:
+def send_slowly(
+    server: RunningServer, headers: dict[str, str], parts: list[bytes]
+) -> tuple[int, dict[str, Any]]:
     """One request, part by part; the answer, as soon as there is one."""
     address = urlsplit(server.url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=600)
@@ -341,14 +413,21 @@ def send_slowly(server: RunningServer, headers: dict[str, str], parts: list[byte
         connection.close()
 
 
-TOO_LARGE = {"success": False, "error": {"code": "PAYLOAD_TOO_LARGE", "message": "Request payload too large", "details": {}}}
+TOO_LARGE = {
+    "success": False,
+    "error": {"code": "PAYLOAD_TOO_LARGE", "message": "Request payload too large", "details": {}},
+}
 
 
-def test_c4_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(kb_server: RunningServer) -> None:
+def test_c4_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(
+    kb_server: RunningServer,
+) -> None:
     assert send_slowly(kb_server, {"Content-Length": str(2**20 + 1)}, []) == (413, TOO_LARGE)
 
 
-def test_c4_a_chunked_body_is_refused_once_it_is_too_large_before_its_end(kb_server: RunningServer) -> None:
+def test_c4_a_chunked_body_is_refused_once_it_is_too_large_before_its_end(
+    kb_server: RunningServer,
+) -> None:
     part = b" " * 2**16
     endless = [b"%x\r\n%s\r\n" % (len(part), part)] * 17
 
@@ -387,7 +466,11 @@ def test_c4_a_query_that_takes_too_long_is_an_internal_error(
     with caplog.at_level(logging.ERROR, "kb.http"):
         status, error = refusal(slow, {"chunk_ids": [number]})
 
-    assert (status, error["code"], error["message"]) == (500, "INTERNAL_ERROR", "Failed to retrieve chunks")
+    assert (status, error["code"], error["message"]) == (
+        500,
+        "INTERNAL_ERROR",
+        "Failed to retrieve chunks",
+    )
     assert error["details"]["id"] in caplog.text
 
 
@@ -448,7 +531,9 @@ def test_c4_an_unexpected_error_tells_nothing_of_the_inside(opened: Any) -> None
 # C5: the command, the tool
 
 
-def test_c5_the_command_shows_chunks_and_says_which_are_missing(kb_run: Run, kb_engine: Engine) -> None:
+def test_c5_the_command_shows_chunks_and_says_which_are_missing(
+    kb_run: Run, kb_engine: Engine
+) -> None:
     number = note(kb_engine, "the text of it")["id"]
 
     shown = kb_run("chunks", "get", number)
@@ -466,7 +551,9 @@ def test_c5_the_command_shows_chunks_and_says_which_are_missing(kb_run: Run, kb_
     assert kb_run("chunks", "get").returncode == 2
 
 
-def test_c5_two_plugins_share_a_group_of_commands(kb_run: Run, kb_plugin: Install, kb_engine: Engine) -> None:
+def test_c5_two_plugins_share_a_group_of_commands(
+    kb_run: Run, kb_plugin: Install, kb_engine: Engine
+) -> None:
     number = note(kb_engine)["id"]
     kb_plugin(
         "shouter",
@@ -508,7 +595,10 @@ def test_c5_the_tool_gets_chunks_in_one_call(kb_engine: Engine) -> None:
 
     async def ask() -> tuple[Any, Any]:
         async with Client(kb_mcp("--profile", "read")) as client:
-            found = await client.call_tool("kb_get_chunks", {"chunk_ids": json.dumps([number, UNKNOWN]), "include_source": True})
+            found = await client.call_tool(
+                "kb_get_chunks",
+                {"chunk_ids": json.dumps([number, UNKNOWN]), "include_source": True},
+            )
             wrong = await client.call_tool("kb_get_chunks", {"chunk_ids": ["nonsense"]})
             return found, wrong
 

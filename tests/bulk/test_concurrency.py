@@ -70,7 +70,8 @@ def test_of_two_overlapping_deletes_each_document_is_deleted_once(filled, serve)
     one, two = client(server), client(server)
 
     answers = at_once(
-        lambda: one.bulk_delete(from_id=1, to_id=400, force=True), lambda: two.bulk_delete(from_id=200, to_id=600, force=True)
+        lambda: one.bulk_delete(from_id=1, to_id=400, force=True),
+        lambda: two.bulk_delete(from_id=200, to_id=600, force=True),
     )
 
     assert [answer["status"] for answer in answers] == ["done", "done"]
@@ -79,17 +80,22 @@ def test_of_two_overlapping_deletes_each_document_is_deleted_once(filled, serve)
     assert one.list_documents()["meta"]["total"] == 0
     assert one.get("/health")["counts"] == {"documents": 0, "chunks": 0, "tags": 0}
     jobs = one.list_jobs()["data"]
-    assert sorted(job["succeeded"] for job in jobs) == sorted(answer["succeeded"] for answer in answers)
+    assert sorted(job["succeeded"] for job in jobs) == sorted(
+        answer["succeeded"] for answer in answers
+    )
     assert complaints(one) == []
 
 
-def test_a_delete_and_a_change_of_tags_at_once_leave_what_one_order_of_them_leaves(filled, serve) -> None:
+def test_a_delete_and_a_change_of_tags_at_once_leave_what_one_order_of_them_leaves(
+    filled, serve
+) -> None:
     filled(600, 3)
     server = serve()
     one, two = client(server), client(server)
 
     deleted, tagged = at_once(
-        lambda: one.bulk_delete(tags=["old"]), lambda: two.bulk_tags(tags=["all"], add=["new"], remove=["all"], force=True)
+        lambda: one.bulk_delete(tags=["old"]),
+        lambda: two.bulk_tags(tags=["all"], add=["new"], remove=["all"], force=True),
     )
 
     assert (deleted["succeeded"], deleted["status"], tagged["status"]) == (300, "done", "done")
@@ -141,13 +147,18 @@ engine.close()
 """
 
 
-def test_bulk_operations_while_another_process_adds_lose_and_count_nothing_twice(filled, serve, kb_home) -> None:
+def test_bulk_operations_while_another_process_adds_lose_and_count_nothing_twice(
+    filled, serve, kb_home
+) -> None:
     filled(200, 3)
     engine = client(serve())
     added = 40
     deleted = 0
     with subprocess.Popen(
-        [sys.executable, "-c", ADDER, str(added)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", ADDER, str(added)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as adder:
         assert adder.stdin is not None
         assert adder.stdout is not None
@@ -168,18 +179,27 @@ def test_bulk_operations_while_another_process_adds_lose_and_count_nothing_twice
     assert deleted > 0
     assert deleted + left == added
     assert engine.list_jobs(job_type="ingest", status="done")["meta"]["total"] == added
-    assert engine.list_documents()["meta"]["total"] == 200 + left == len(list((kb_home / "files").glob("??/*")))
+    assert (
+        engine.list_documents()["meta"]["total"]
+        == 200 + left
+        == len(list((kb_home / "files").glob("??/*")))
+    )
     assert complaints(engine) == []
 
 
 # Readers
 
 
-def test_readers_see_all_of_a_bulk_delete_or_nothing_of_it_and_never_an_error(filled, serve) -> None:
+def test_readers_see_all_of_a_bulk_delete_or_nothing_of_it_and_never_an_error(
+    filled, serve
+) -> None:
     filled(2_000, 5)
     server = serve()
     stop = threading.Event()
-    states = [{"documents": 2_000, "chunks": 10_000, "tags": 2}, {"documents": 1_000, "chunks": 5_000, "tags": 1}]
+    states = [
+        {"documents": 2_000, "chunks": 10_000, "tags": 2},
+        {"documents": 1_000, "chunks": 5_000, "tags": 1},
+    ]
 
     def watch() -> list[int]:
         """Which of the two states was seen, as often as it was looked at."""
@@ -229,7 +249,8 @@ def test_writers_who_wait_for_their_turn_do_not_keep_readers_waiting(filled, ser
         other = opened()
         with other.kb.store.write():
             waiting: list[Future[Any]] = [
-                pool.submit(client(server).bulk_tags, document_ids=[number % 10 + 1], add=["x"]) for number in range(writers)
+                pool.submit(client(server).bulk_tags, document_ids=[number % 10 + 1], add=["x"])
+                for number in range(writers)
             ]
             # Each of these comes after a writer that has not been answered; those hold no thread that a reader needs.
             for _ in range(writers):

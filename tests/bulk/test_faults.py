@@ -22,11 +22,22 @@ from kb_testing.fixtures import stored
 
 OPERATIONS: dict[str, Callable[[Engine], Any]] = {
     "delete": lambda engine: engine.bulk_delete(tags=["old"]),
-    "tags": lambda engine: engine.bulk_tags(tags=["all"], add=["x" * 128, "y" * 128, "z" * 128], force=True),
-    "set_tags": lambda engine: engine.bulk_set_tags(tags=["all"], new_tags=["all", "x" * 128, "y" * 128], force=True),
-    "ingest": lambda engine: engine.add_file("new.md", b"# Title\n\n" + b"Sentences about something. " * 8_000),
+    "tags": lambda engine: engine.bulk_tags(
+        tags=["all"], add=["x" * 128, "y" * 128, "z" * 128], force=True
+    ),
+    "set_tags": lambda engine: engine.bulk_set_tags(
+        tags=["all"], new_tags=["all", "x" * 128, "y" * 128], force=True
+    ),
+    "ingest": lambda engine: engine.add_file(
+        "new.md", b"# Title\n\n" + b"Sentences about something. " * 8_000
+    ),
 }
-JOB_TYPES = {"delete": "bulk_delete", "tags": "bulk_tags", "set_tags": "bulk_set_tags", "ingest": "ingest"}
+JOB_TYPES = {
+    "delete": "bulk_delete",
+    "tags": "bulk_tags",
+    "set_tags": "bulk_set_tags",
+    "ingest": "ingest",
+}
 
 
 def refused(call: Callable[[], Any]) -> EngineError:
@@ -37,7 +48,15 @@ def refused(call: Callable[[], Any]) -> EngineError:
 
 def assert_tells_no_secrets(answer: Any, home: Path) -> None:
     text = json.dumps(answer)
-    for secret in (str(home), "SELECT", "INSERT", "DELETE FROM", "Traceback", "sqlite", "OperationalError"):
+    for secret in (
+        str(home),
+        "SELECT",
+        "INSERT",
+        "DELETE FROM",
+        "Traceback",
+        "sqlite",
+        "OperationalError",
+    ):
         assert secret not in text
 
 
@@ -49,7 +68,9 @@ def small_disk(tmp_path: Path, kb_home: Path, monkeypatch: pytest.MonkeyPatch) -
     """The data folder on a file system of 24 MB, where this machine lets us mount one."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     monkeypatch.setenv("KB_DATA_DIR", str(place / "home"))
@@ -145,7 +166,9 @@ def limit_pages(here: Any) -> Callable[[], None]:
 
 @pytest.mark.sqlite_only("limits the pages of the file")
 @pytest.mark.parametrize("operation", ["tags", "set_tags", "ingest"])
-def test_a_database_that_may_not_grow_changes_nothing_and_says_so(filled, opened, kb_home, operation) -> None:
+def test_a_database_that_may_not_grow_changes_nothing_and_says_so(
+    filled, opened, kb_home, operation
+) -> None:
     filled(300)
     here = opened()
     here.engine.list_documents()
@@ -158,7 +181,10 @@ def test_a_database_that_may_not_grow_changes_nothing_and_says_so(filled, opened
     assert_tells_no_secrets(error.body, kb_home)
     lift()
     assert here.state() == before
-    assert (here.last_job()["job_type"], here.last_job()["status"]) == (JOB_TYPES[operation], "failed")
+    assert (here.last_job()["job_type"], here.last_job()["status"]) == (
+        JOB_TYPES[operation],
+        "failed",
+    )
     assert here.complaints() == []
     OPERATIONS[operation](here.engine)
     assert here.last_job()["status"] == "done"
@@ -179,7 +205,9 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 @pytest.mark.sqlite_only("limits the pages of the file")
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_write_that_fails_half_way_changes_nothing_and_says_so(filled, opened, kb_home, operation) -> None:
+def test_a_write_that_fails_half_way_changes_nothing_and_says_so(
+    filled, opened, kb_home, operation
+) -> None:
     filled(300, 5)
     here = opened()
     here.engine.list_documents()
@@ -203,16 +231,25 @@ def test_a_write_that_fails_half_way_changes_nothing_and_says_so(filled, opened,
 # A database that may only be read
 
 
-READ_ONLY = {"sqlite": ("PRAGMA query_only=ON", "permissions"), "postgresql": ("SET TRANSACTION READ ONLY", "standby")}
+READ_ONLY = {
+    "sqlite": ("PRAGMA query_only=ON", "permissions"),
+    "postgresql": ("SET TRANSACTION READ ONLY", "standby"),
+}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_database_that_became_read_only_can_still_be_read(filled, opened, kb_home, operation) -> None:
+def test_a_database_that_became_read_only_can_still_be_read(
+    filled, opened, kb_home, operation
+) -> None:
     filled(10)
     here = opened()
     before = here.state()
     statement, hint = READ_ONLY[here.kb.store.engine.name]
-    event.listen(here.kb.store.engine.writer, "begin", lambda connection: connection.exec_driver_sql(statement))
+    event.listen(
+        here.kb.store.engine.writer,
+        "begin",
+        lambda connection: connection.exec_driver_sql(statement),
+    )
 
     error = refused(lambda: OPERATIONS[operation](here.engine))
 
@@ -224,8 +261,13 @@ def test_a_database_that_became_read_only_can_still_be_read(filled, opened, kb_h
 
 
 @pytest.mark.sqlite_only("the disk of the file is read-only")
-@pytest.mark.parametrize("command", [["bulk-remove", "--tags", "old", "--yes"], ["note", "more"], ["serve", "--port", "0"]])
-def test_a_read_only_disk_is_a_clean_error_for_commands(small_disk, filled, kb_run, command) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["bulk-remove", "--tags", "old", "--yes"], ["note", "more"], ["serve", "--port", "0"]],
+)
+def test_a_read_only_disk_is_a_clean_error_for_commands(
+    small_disk, filled, kb_run, command
+) -> None:
     filled(10)
     before = (small_disk / "home" / "kb.sqlite").read_bytes()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
@@ -247,10 +289,14 @@ def test_what_is_on_a_read_only_disk_can_be_read(small_disk, filled, kb_run) -> 
     assert kb_run("search", "document").returncode == 0
 
 
-def test_files_that_wait_to_be_removed_keep_nobody_from_reading(filled, opened, kb_home, monkeypatch) -> None:
+def test_files_that_wait_to_be_removed_keep_nobody_from_reading(
+    filled, opened, kb_home, monkeypatch
+) -> None:
     filled(10)
     with opened().kb.store.write() as tx:
-        tx.connection.exec_driver_sql("INSERT INTO file_removals SELECT 'ab/' || content_hash, 'now' FROM documents")
+        tx.connection.exec_driver_sql(
+            "INSERT INTO file_removals SELECT 'ab/' || content_hash, 'now' FROM documents"
+        )
     monkeypatch.setenv("KB_BUSY_TIMEOUT", "0.1")
     here, writer = opened(), opened()
 
@@ -280,7 +326,12 @@ def test_a_file_that_cannot_be_removed_fails_no_document_and_is_tried_again_at_t
     with caplog.at_level(logging.WARNING, "kb.documents"):
         result = here.engine.bulk_delete(tags=["old"])
 
-    assert (result["status"], result["succeeded"], result["failed"], result["errors"]) == ("done", 5, 0, [])
+    assert (result["status"], result["succeeded"], result["failed"], result["errors"]) == (
+        "done",
+        5,
+        0,
+        [],
+    )
     assert "could not be removed and will be tried again" in caplog.text
     assert here.complaints() == ["1 files of deleted documents wait to be removed"]
     assert len(here.state()["files"]) == 5 + 1
@@ -324,7 +375,9 @@ def test_of_a_link_out_of_the_storage_only_the_link_goes(filled, opened, tmp_pat
     assert here.complaints() == []
 
 
-def test_nothing_is_removed_through_a_folder_that_leads_out_of_the_storage(filled, opened, tmp_path, caplog) -> None:
+def test_nothing_is_removed_through_a_folder_that_leads_out_of_the_storage(
+    filled, opened, tmp_path, caplog
+) -> None:
     filled(10)
     here = opened()
     path = file_of(here, 2)
@@ -341,7 +394,9 @@ def test_nothing_is_removed_through_a_folder_that_leads_out_of_the_storage(fille
     assert (path.parent.name + "/" + path.name,) in here.state()["waiting"]
 
 
-def test_a_file_that_another_document_shares_stays_until_the_last_of_them_goes(kb_home, opened) -> None:
+def test_a_file_that_another_document_shares_stays_until_the_last_of_them_goes(
+    kb_home, opened
+) -> None:
     here = opened()
     ids = [here.engine.add_note("the same words")["document"]["id"] for _ in range(2)]
     here.engine.add_note("other words")
@@ -357,10 +412,14 @@ def test_a_file_that_another_document_shares_stays_until_the_last_of_them_goes(k
 def test_what_was_deleted_cannot_be_read_from_the_files_any_more(kb_home, opened) -> None:
     """B7: neither text nor vectors; what is left of the full text are single words, until its segments are merged."""
     here = opened()
-    texts = [f"Sentence {number} that nobody else wrote in these words. " * 8 for number in range(60)]
+    texts = [
+        f"Sentence {number} that nobody else wrote in these words. " * 8 for number in range(60)
+    ]
     ids = [here.engine.add_note(text)["document"]["id"] for text in texts]
     with here.kb.store.read() as tx:
-        vectors = tx.connection.exec_driver_sql("SELECT embedding FROM chunks_vec_1").scalars().all()
+        vectors = (
+            tx.connection.exec_driver_sql("SELECT embedding FROM chunks_vec_1").scalars().all()
+        )
 
     here.engine.bulk_delete(document_ids=ids, force=True)
     here.close()
@@ -398,7 +457,9 @@ BULK = [name for name in OPERATIONS if name != "ingest"]
 
 
 @pytest.mark.parametrize("operation", BULK)
-def test_a_guard_that_raises_refuses_the_operation(filled, opened, kb_plugin, kb_home, operation) -> None:
+def test_a_guard_that_raises_refuses_the_operation(
+    filled, opened, kb_plugin, kb_home, operation
+) -> None:
     filled(10)
     kb_plugin("nervous", GUARD)
     here = opened()
@@ -439,7 +500,9 @@ def test_an_observer_that_raises_undoes_the_operation_and_leaves_a_failed_job(
     assert "/a/path" not in job["error"]
 
 
-def test_a_full_disk_that_an_observer_meets_is_not_blamed_on_the_plugin(filled, opened, kb_plugin, kb_home) -> None:
+def test_a_full_disk_that_an_observer_meets_is_not_blamed_on_the_plugin(
+    filled, opened, kb_plugin, kb_home
+) -> None:
     filled(10)
     kb_plugin("writer", FULL)
     here = opened()
@@ -452,7 +515,9 @@ def test_a_full_disk_that_an_observer_meets_is_not_blamed_on_the_plugin(filled, 
 
 
 @pytest.mark.parametrize("operation", BULK)
-def test_an_observer_that_raises_after_the_commit_changes_neither_answer_nor_job(filled, opened, kb_plugin, operation) -> None:
+def test_an_observer_that_raises_after_the_commit_changes_neither_answer_nor_job(
+    filled, opened, kb_plugin, operation
+) -> None:
     filled(10)
     kb_plugin("nervous", AFTERWARDS)
     here = opened()
@@ -497,4 +562,7 @@ def test_a_commit_that_fails_changes_nothing(filled, opened, kb_plugin, kb_home,
     assert here.state() == before
     assert here.complaints() == []
     if operation in BULK:
-        assert (here.last_job()["job_type"], here.last_job()["status"]) == (JOB_TYPES[operation], "failed")
+        assert (here.last_job()["job_type"], here.last_job()["status"]) == (
+            JOB_TYPES[operation],
+            "failed",
+        )

@@ -24,7 +24,9 @@ from kb_testing.fixtures import RunningServer
 
 
 def notes(engine: Engine, count: int, **fields: Any) -> list[int]:
-    return [engine.add_note(f"note {number}", **fields)["document"]["id"] for number in range(count)]
+    return [
+        engine.add_note(f"note {number}", **fields)["document"]["id"] for number in range(count)
+    ]
 
 
 def left(engine: Engine) -> list[int]:
@@ -54,7 +56,14 @@ def test_b10_a_plan_alone_does_what_was_previewed(kb_engine: Engine) -> None:
     plan = kb_engine.bulk_preview("delete", tags=["old"])["plan"]
     result = kb_engine.bulk_delete(plan=plan)
 
-    assert result | {"job_id": 0} == {"job_id": 0, "status": "done", "matched": 2, "succeeded": 2, "failed": 0, "errors": []}
+    assert result | {"job_id": 0} == {
+        "job_id": 0,
+        "status": "done",
+        "matched": 2,
+        "succeeded": 2,
+        "failed": 0,
+        "errors": [],
+    }
     assert left(kb_engine) == ids[2:]
     job = kb_engine.get_job(result["job_id"])
     assert (job["job_type"], json.loads(job["filename"])) == ("bulk_delete", {"tags": ["old"]})
@@ -63,8 +72,12 @@ def test_b10_a_plan_alone_does_what_was_previewed(kb_engine: Engine) -> None:
 def test_b10_a_plan_carries_the_operation_s_own_fields(kb_engine: Engine) -> None:
     first, second, _ = notes(kb_engine, 3, tags=["a"])
 
-    kb_engine.bulk_tags(plan=kb_engine.bulk_preview("tags", document_ids=[first], add=["b"], remove=["a"])["plan"])
-    kb_engine.bulk_set_tags(plan=kb_engine.bulk_preview("set_tags", document_ids=[second], new_tags=[])["plan"])
+    kb_engine.bulk_tags(
+        plan=kb_engine.bulk_preview("tags", document_ids=[first], add=["b"], remove=["a"])["plan"]
+    )
+    kb_engine.bulk_set_tags(
+        plan=kb_engine.bulk_preview("set_tags", document_ids=[second], new_tags=[])["plan"]
+    )
 
     assert [kb_engine.get_document(number)["tags"] for number in (first, second)] == [["b"], []]
 
@@ -74,7 +87,12 @@ def test_b10_a_body_may_repeat_what_its_plan_says(kb_engine: Engine) -> None:
     fields = {"document_ids": ids[:2], "add": ["b"]}
     plan = kb_engine.bulk_preview("tags", **fields)["plan"]
 
-    assert kb_engine.post("/bulk/tags", {**fields, "tags": None, "force": False, "plan": plan})["succeeded"] == 2
+    assert (
+        kb_engine.post("/bulk/tags", {**fields, "tags": None, "force": False, "plan": plan})[
+            "succeeded"
+        ]
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +106,9 @@ def test_b10_a_body_may_repeat_what_its_plan_says(kb_engine: Engine) -> None:
         ({"nonsense": 1}, "nonsense"),
     ],
 )
-def test_b10_a_body_that_disagrees_with_its_plan_is_400(kb_engine: Engine, body: dict[str, Any], field: str) -> None:
+def test_b10_a_body_that_disagrees_with_its_plan_is_400(
+    kb_engine: Engine, body: dict[str, Any], field: str
+) -> None:
     notes(kb_engine, 3, tags=["a"])
     plan = kb_engine.bulk_preview("tags", tags=["a"], document_ids=[1, 2], add=["b"])["plan"]
 
@@ -124,7 +144,10 @@ def test_b10_a_plan_is_refused_when_as_many_others_match(kb_engine: Engine) -> N
     kb_engine.put(f"/documents/{second}/tags", {"tags": []})
     kb_engine.put(f"/documents/{third}/tags", {"tags": ["old"]})
 
-    assert refusal(kb_engine, "/bulk/delete", {"plan": plan, "force": True}).code == "selection_changed"
+    assert (
+        refusal(kb_engine, "/bulk/delete", {"plan": plan, "force": True}).code
+        == "selection_changed"
+    )
     assert len(left(kb_engine)) == 5
 
 
@@ -198,7 +221,9 @@ def test_b10_a_preview_that_forces_makes_no_plan_that_forces(kb_engine: Engine) 
     assert refusal(kb_engine, "/bulk/delete", {"plan": plan}).code == "safety_threshold_exceeded"
 
 
-def test_b10_an_expired_plan_is_refused_unless_it_was_executed(kb_engine: Engine, kb_home: Path) -> None:
+def test_b10_an_expired_plan_is_refused_unless_it_was_executed(
+    kb_engine: Engine, kb_home: Path
+) -> None:
     notes(kb_engine, 3)
     plan = kb_engine.bulk_preview("delete", document_ids=[1])["plan"]
     old = resealed(kb_home, plan, expires=time.time() - 1)
@@ -210,7 +235,9 @@ def test_b10_an_expired_plan_is_refused_unless_it_was_executed(kb_engine: Engine
     assert kb_engine.bulk_delete(plan=old) == first
 
 
-def test_b10_a_plan_lasts_as_long_as_the_setting_says(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_b10_a_plan_lasts_as_long_as_the_setting_says(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lasts() -> float:
         with connect() as engine:
             return read(engine.bulk_preview("delete", from_id=1)["plan"]).expires - time.time()
@@ -223,7 +250,9 @@ def test_b10_a_plan_lasts_as_long_as_the_setting_says(kb_home: Path, monkeypatch
 def forged(token: str) -> list[str]:
     body, _, signature = token.partition(".")
     plan = read(token)
-    wider = base64.urlsafe_b64encode(zlib.compress(json.dumps(plan._replace(fields={"from_id": 1})).encode())).decode()
+    wider = base64.urlsafe_b64encode(
+        zlib.compress(json.dumps(plan._replace(fields={"from_id": 1})).encode())
+    ).decode()
     return [
         f"{wider}.{signature}",
         seal(plan, b"another key"),
@@ -244,7 +273,9 @@ def test_b10_a_plan_that_was_tampered_with_is_400(kb_engine: Engine) -> None:
     assert len(left(kb_engine)) == 3
 
 
-@pytest.mark.parametrize("token", ["", ".", "nonsense", "a.b", "ÄÖÜ", "eJyLBQAAXQBd.x", "eJyrBgAA+wD5.x"])
+@pytest.mark.parametrize(
+    "token", ["", ".", "nonsense", "a.b", "ÄÖÜ", "eJyLBQAAXQBd.x", "eJyrBgAA+wD5.x"]
+)
 def test_b10_nonsense_for_a_plan_is_400_and_names_it(kb_engine: Engine, token: str) -> None:
     notes(kb_engine, 1)
 
@@ -330,14 +361,20 @@ def test_b10_a_fingerprint_tells_any_two_sets_of_a_hundred_thousand_apart(kb_hom
     assert same[0].digest != other.digest
 
 
-def test_b10_the_command_does_exactly_what_it_showed(kb_server: RunningServer, in_terminal: Any) -> None:
+def test_b10_the_command_does_exactly_what_it_showed(
+    kb_server: RunningServer, in_terminal: Any
+) -> None:
     """A document that comes to match between the question and the answer stops the command."""
     with connect() as engine:
         notes(engine, 2, tags=["old"])
         notes(engine, 3)
 
         code, said = in_terminal(
-            "bulk-remove", "--tags", "old", answer="y\n", before_answering=lambda: engine.add_note("one more", tags=["old"])
+            "bulk-remove",
+            "--tags",
+            "old",
+            answer="y\n",
+            before_answering=lambda: engine.add_note("one more", tags=["old"]),
         )
 
         assert code == 1

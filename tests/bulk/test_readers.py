@@ -15,7 +15,9 @@ from kb_framework.client import Engine
 from kb_framework.remote import HttpTransport
 from kb_testing.fixtures import start_server, stop_server
 
-pytestmark = pytest.mark.skipif("KB_SOAK_KILLS" not in os.environ, reason="measures time: tox -e soak runs it")
+pytestmark = pytest.mark.skipif(
+    "KB_SOAK_KILLS" not in os.environ, reason="measures time: tox -e soak runs it"
+)
 
 # Prints how long each request took, until its input ends.
 READER = """
@@ -44,11 +46,15 @@ def waited(url: str, work: Callable[[], Any]) -> float:
         work()
         reader.stdin.close()
         walls = [float(line) for line in reader.stdout]
-    assert len(walls) > 20, f"only {len(walls)} requests: this machine is too busy, or too fast, to tell"
+    assert len(walls) > 20, (
+        f"only {len(walls)} requests: this machine is too busy, or too fast, to tell"
+    )
     return statistics.quantiles(walls, n=100)[98]
 
 
-def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thousand_chunks(filled, opened) -> None:
+def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thousand_chunks(
+    filled, opened
+) -> None:
     filled(10_000, 10)
     here = opened()
     # Else the server would begin with building it.
@@ -68,5 +74,7 @@ def test_readers_wait_at_most_three_times_as_long_during_a_delete_of_fifty_thous
     finally:
         stop_server(server)
 
-    sys.stderr.write(f"\np99 of readers: {idle * 1000:.0f} ms beside other work, {deleting * 1000:.0f} ms beside the delete\n")
+    sys.stderr.write(
+        f"\np99 of readers: {idle * 1000:.0f} ms beside other work, {deleting * 1000:.0f} ms beside the delete\n"
+    )
     assert deleting <= 3 * idle

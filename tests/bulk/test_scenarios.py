@@ -40,11 +40,17 @@ from kb_framework.errors import EngineError
 from kb_framework.remote import Reply
 from kb_testing.fixtures import Run, RunningServer
 
-ROUTES: dict[str, dict[str, Any]] = {"delete": {}, "tags": {"add": ["x"]}, "set-tags": {"new_tags": ["x"]}}
+ROUTES: dict[str, dict[str, Any]] = {
+    "delete": {},
+    "tags": {"add": ["x"]},
+    "set-tags": {"new_tags": ["x"]},
+}
 
 
 def note(engine: Engine, *tags: str, doc_type: str = "note") -> int:
-    return engine.add_note(f"{doc_type} {tags}", tags=list(tags), doc_type=doc_type)["document"]["id"]
+    return engine.add_note(f"{doc_type} {tags}", tags=list(tags), doc_type=doc_type)["document"][
+        "id"
+    ]
 
 
 def matched(engine: Engine, **selection: Any) -> list[int]:
@@ -161,7 +167,11 @@ def test_full_success(filled: Callable[..., None], kb_home: object) -> None:
         "failed": 0,
         "errors": [],
     }
-    assert (job["job_type"], json.loads(job["filename"]), job["error"]) == ("bulk_delete", {"to_id": 50}, None)
+    assert (job["job_type"], json.loads(job["filename"]), job["error"]) == (
+        "bulk_delete",
+        {"to_id": 50},
+        None,
+    )
 
 
 def test_partial_failure(filled: Callable[..., None], kb_home: object) -> None:
@@ -171,7 +181,10 @@ def test_partial_failure(filled: Callable[..., None], kb_home: object) -> None:
         result = engine.bulk_delete(to_id=50)
         job = engine.get_job(result["job_id"])
 
-    errors = [{"document_id": number, "error": "the document is on legal hold: 'Doe v. Roe'"} for number in (7, 30)]
+    errors = [
+        {"document_id": number, "error": "the document is on legal hold: 'Doe v. Roe'"}
+        for number in (7, 30)
+    ]
     assert result | {"job_id": 0} == {
         "job_id": 0,
         "status": "partial_failure",
@@ -197,7 +210,9 @@ def test_bulk_delete_by_tag(kb_engine: Engine, kb_home: Any) -> None:
     assert [item["id"] for item in kb_engine.list_documents()["data"]] == [kept]
     assert {item["tag"]: item["count"] for item in kb_engine.list_tags()["data"]} == {"old": 1}
     for mode in ("lexical", "vector"):
-        assert {hit["doc_id"] for hit in kb_engine.search("zebras graze", mode=mode)["hits"]} == {kept}
+        assert {hit["doc_id"] for hit in kb_engine.search("zebras graze", mode=mode)["hits"]} == {
+            kept
+        }
     assert len([path for path in files if path.exists()]) == len(files) - 1
     assert refusal_of_get(kb_engine, gone) == 404
 
@@ -305,20 +320,28 @@ def test_mcp_bulk_set_tags(kb_home: object) -> None:
 # The command line
 
 
-def test_cli_bulk_remove_with_confirmation(kb_server: RunningServer, in_terminal: Callable[..., tuple[int, str]]) -> None:
+def test_cli_bulk_remove_with_confirmation(
+    kb_server: RunningServer, in_terminal: Callable[..., tuple[int, str]]
+) -> None:
     for number in range(2):
         kb_server.engine.post("/notes", {"text": f"text {number}", "tags": ["draft", "old"]})
     kb_server.engine.post("/notes", {"text": "another"})
 
     code, said = in_terminal("bulk-remove", "--tags", "draft,old", "--type", "note", answer="n\n")
 
-    assert "This will delete 2 documents matching: tags=[draft,old] type=note\nProceed? [y/N] " in said
+    assert (
+        "This will delete 2 documents matching: tags=[draft,old] type=note\nProceed? [y/N] " in said
+    )
     assert code == 1
     assert kb_server.engine.get("/documents")["meta"]["total"] == 3
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 1), ("n\n", 1, 2), ("\n", 1, 2), ("", 2, 2)])
-def test_an_answer_may_come_through_a_pipe(kb_run: Run, kb_engine: Engine, answer: str, code: int, left: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "code", "left"), [("y\n", 0, 1), ("n\n", 1, 2), ("\n", 1, 2), ("", 2, 2)]
+)
+def test_an_answer_may_come_through_a_pipe(
+    kb_run: Run, kb_engine: Engine, answer: str, code: int, left: int
+) -> None:
     kb_engine.add_note("one", tags=["draft"])
     kb_engine.add_note("two")
     done = kb_run("bulk-remove", "--tags", "draft", stdin=answer)

@@ -79,4 +79,7 @@ def test_the_command_asks_and_takes_tags_between_commas(tagged: Engine, kb_run: 
     assert tags_of(tagged) == AFTER
     too_many = kb_run("tags", "merge", "tasks", "other", "--into", "all", "--yes")
     assert too_many.returncode == 1
-    assert kb_run("tags", "merge", "tasks", "other", "--into", "all", "--yes", "--force").returncode == 0
+    assert (
+        kb_run("tags", "merge", "tasks", "other", "--into", "all", "--yes", "--force").returncode
+        == 0
+    )

@@ -46,7 +46,21 @@ ENDS = ("", "\x01")
 METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn", "split")
 # The names of parameters that hold text from outside. No `path` or `name`: such a function may do more than look at it.
 TEXTS = frozenset(
-    {"text", "data", "query", "line", "words", "word", "head", "markdown", "content", "marked", "body", "pattern", "html"}
+    {
+        "text",
+        "data",
+        "query",
+        "line",
+        "words",
+        "word",
+        "head",
+        "markdown",
+        "content",
+        "marked",
+        "body",
+        "pattern",
+        "html",
+    }
 )
 # They hand the bytes to a library that reads them in threads of its own, in a process that has limits.
 NATIVE = ("kb_formats.office", "kb_formats.pdf")
@@ -62,7 +76,11 @@ BUILT = {
 
 def packages() -> list[str]:
     points = importlib.metadata.entry_points(group="kb_framework")
-    named = {point.module.split(".")[0] for point in points if point.dist and point.dist.name == "kb-framework"}
+    named = {
+        point.module.split(".")[0]
+        for point in points
+        if point.dist and point.dist.name == "kb-framework"
+    }
     return ["kb_framework", *sorted(named)]
 
 
@@ -98,7 +116,11 @@ def uses(trees: list[ast.Module]) -> dict[str, set[str]]:
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
-                name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+                name = (
+                    node.value.id
+                    if isinstance(node.value, ast.Name)
+                    else getattr(node.value, "attr", "")
+                )
                 found.setdefault(name, set()).add(node.attr)
     return found
 
@@ -121,7 +143,11 @@ def all_patterns() -> tuple[dict[tuple[re.Pattern[Any], str], str], list[str]]:
                     found.setdefault((pattern, method), f"{module.__name__}.{name}")
         for node in ast.walk(tree):
             called = node.func if isinstance(node, ast.Call) else None
-            if not (isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "re"):
+            if not (
+                isinstance(called, ast.Attribute)
+                and isinstance(called.value, ast.Name)
+                and called.value.id == "re"
+            ):
                 continue
             if called.attr not in (*METHODS, "compile") or not isinstance(node, ast.Call):
                 continue
@@ -160,15 +186,25 @@ def in_set(items: list[Any], char: str) -> bool:
         sre.CATEGORY_NOT_WORD: sre.CATEGORY_WORD,
     }
     for kind, value in items[negate:]:
-        if (kind is sre.LITERAL and chr(value) == char) or (kind is sre.RANGE and value[0] <= ord(char) <= value[1]):
+        if (kind is sre.LITERAL and chr(value) == char) or (
+            kind is sre.RANGE and value[0] <= ord(char) <= value[1]
+        ):
             return not negate
-        if kind is sre.CATEGORY and (categories[value](char) if value in categories else not categories[opposite[value]](char)):
+        if kind is sre.CATEGORY and (
+            categories[value](char)
+            if value in categories
+            else not categories[opposite[value]](char)
+        ):
             return not negate
     return negate
 
 
 def members(items: list[Any]) -> list[str]:
-    own = [chr(value if kind is sre.LITERAL else value[0]) for kind, value in items if kind in (sre.LITERAL, sre.RANGE)]
+    own = [
+        chr(value if kind is sre.LITERAL else value[0])
+        for kind, value in items
+        if kind in (sre.LITERAL, sre.RANGE)
+    ]
     return [char for char in dict.fromkeys([*own, *CANDIDATES]) if in_set(items, char)][:3] or ["a"]
 
 
@@ -229,7 +265,9 @@ def attacks(nodes: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def texts_for(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
-    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    source = (
+        pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    )
     own = attacks(sre_parser.parse(source, pattern.flags & ~re.DEBUG))
     return list(dict.fromkeys([*(("", unit) for unit in UNITS if len(unit) == 1), *own]))
 
@@ -259,11 +297,15 @@ def cost(call: Callable[[Any], object], text: Any, allowed: float) -> float:
     return time.process_time() - began
 
 
-def check(place: str, call: Callable[[Any], object], texts: list[tuple[str, str]], as_bytes: bool = False) -> None:
+def check(
+    place: str, call: Callable[[Any], object], texts: list[tuple[str, str]], as_bytes: bool = False
+) -> None:
     for start, unit in texts:
         for end in ENDS:
 
-            def made(size: int, start: str = start, unit: str = unit, end: str = end) -> str | bytes:
+            def made(
+                size: int, start: str = start, unit: str = unit, end: str = end
+            ) -> str | bytes:
                 text = start + unit * (size // len(unit)) + end
                 return text.encode("utf-8", "replace") if as_bytes else text
 
@@ -280,7 +322,9 @@ def check(place: str, call: Callable[[Any], object], texts: list[tuple[str, str]
 
 def is_slow(largest: float, larger: float) -> bool:
     """Processors that are shared take up to three times as long, now and then; what is not linear always does."""
-    return largest >= ALLOWED_SECONDS or (largest > NOTICEABLE_SECONDS and largest > QUADRATIC_GROWTH * larger)
+    return largest >= ALLOWED_SECONDS or (
+        largest > NOTICEABLE_SECONDS and largest > QUADRATIC_GROWTH * larger
+    )
 
 
 def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
@@ -302,7 +346,11 @@ def functions() -> Iterator[tuple[str, Callable[[Any], object], bool]]:
                 or inspect.iscoroutinefunction(plain)
             ):
                 continue
-            required = [item for item in inspect.signature(plain).parameters.values() if item.default is item.empty]
+            required = [
+                item
+                for item in inspect.signature(plain).parameters.values()
+                if item.default is item.empty
+            ]
             kinds = [item.annotation for item in required]
             place = f"{module.__name__}.{name}()"
             if len(required) == 1 and required[0].name in TEXTS and kinds[0] in ("str", "bytes"):
@@ -328,11 +376,17 @@ def entries() -> Iterator[tuple[str, Callable[[Any], object]]]:
     for pattern in ("**/" * 150 + "x", "**/a/" * 100 + "x", "*a" * 200 + "x", "**/*a*/" * 60 + "x"):
         yield f"a path for {pattern[:9]}", re.compile(glob_regex(pattern)).fullmatch
     for way in (False, True):
-        yield "a rule of an ignore file", lambda text, way=way: Rules([text[:4000]], contents=way).decide(deep)
+        yield (
+            "a rule of an ignore file",
+            lambda text, way=way: Rules([text[:4000]], contents=way).decide(deep),
+        )
         for pattern in ("*a" * 60 + "b", "**/a/" * 60 + "x", "**/*a*/" * 60, "/*a" * 30 + "/**"):
             yield f"a path for the rule {pattern[:9]}", Rules([pattern], contents=way).decide
     yield "snippets", lambda text: cut_snippet(text, Matcher("a 0 river").find(Text(text)), 300)
-    yield "snippets of a question", lambda text: cut_snippet("a river " * 500, Matcher(text).find(Text("a river " * 500)), 300)
+    yield (
+        "snippets of a question",
+        lambda text: cut_snippet("a river " * 500, Matcher(text).find(Text("a river " * 500)), 300),
+    )
 
 
 def exhaust(function: Callable[[Any], object]) -> Callable[[Any], object]:

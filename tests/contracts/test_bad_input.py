@@ -48,7 +48,9 @@ def test_metadata_nested_too_deep_is_refused_by_every_way_in(kb_engine: Engine, 
         (400, "metadata: must not be nested more than 32 levels deep")
     }
     assert kb_engine.list_documents()["meta"]["total"] == 1
-    assert kb_engine.add_note("as deep as it may be", metadata=nested(31))["document"]["metadata"] == nested(31)
+    assert kb_engine.add_note("as deep as it may be", metadata=nested(31))["document"][
+        "metadata"
+    ] == nested(31)
 
 
 def test_metadata_and_tags_have_a_size(kb_engine: Engine) -> None:
@@ -62,7 +64,9 @@ def test_metadata_and_tags_have_a_size(kb_engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("poison", ["[" * 300 + "]" * 300, "[" * 5000 + "]" * 5000, '["a list"]'])
-def test_metadata_that_cannot_be_shown_costs_its_own_document_alone(kb_engine: Engine, kb_run: Run, poison: str) -> None:
+def test_metadata_that_cannot_be_shown_costs_its_own_document_alone(
+    kb_engine: Engine, kb_run: Run, poison: str
+) -> None:
     for text in ("the first", "the second", "the third"):
         kb_engine.add_note(text)
     value = poison if poison.startswith('["') else '{"a": ' + poison + "}"
@@ -75,12 +79,18 @@ def test_metadata_that_cannot_be_shown_costs_its_own_document_alone(kb_engine: E
     assert "cannot be shown" in kb_engine.get_document(2)["metadata"]["kb_problem"]
     assert [hit["doc_id"] for hit in kb_engine.search("second", mode="lexical")["hits"]] == [2]
     checks = json.loads(kb_run("doctor", "--json").stdout)["checks"]
-    assert [check["message"] for check in checks if check["name"] == "metadata" and "kb remove 2" in check["message"]]
+    assert [
+        check["message"]
+        for check in checks
+        if check["name"] == "metadata" and "kb remove 2" in check["message"]
+    ]
     kb_engine.delete_document(2)
     assert [item["id"] for item in kb_engine.list_documents()["data"]] == [1, 3]
 
 
-def test_an_archive_with_metadata_that_is_too_deep_loses_only_that(kb_engine: Engine, kb_run: Run, tmp_path: Path) -> None:
+def test_an_archive_with_metadata_that_is_too_deep_loses_only_that(
+    kb_engine: Engine, kb_run: Run, tmp_path: Path
+) -> None:
     kb_engine.add_note("a note with too much", metadata={"place": 1})
     assert kb_run("export", str(tmp_path / "a.kbz")).returncode == 0
     changed = tmp_path / "b.kbz"
@@ -98,7 +108,9 @@ def test_an_archive_with_metadata_that_is_too_deep_loses_only_that(kb_engine: En
 def test_a_deep_query_of_a_bulk_search_fails_alone(kb_engine: Engine) -> None:
     kb_engine.add_note("a river")
 
-    results = kb_engine.bulk_search([{"query": "river"}, {"query": nested(300)}, nested(300), {"query": "river"}])["results"]
+    results = kb_engine.bulk_search(
+        [{"query": "river"}, {"query": nested(300)}, nested(300), {"query": "river"}]
+    )["results"]
 
     assert [item["error"] is None for item in results] == [True, False, False, True]
     assert {item["error"]["code"] for item in results if item["error"]} == {"invalid_input"}
@@ -114,7 +126,9 @@ def test_a_whole_number_may_be_written_with_a_point(kb_engine: Engine) -> None:
     for wrong in (1.5, True, "1"):
         assert refusal(kb_engine.search, "river", k=wrong).http_status == 400
     # What is somebody's own is left alone.
-    assert isinstance(kb_engine.add_note("a sea", metadata={"depth": 3.0})["document"]["metadata"]["depth"], float)
+    assert isinstance(
+        kb_engine.add_note("a sea", metadata={"depth": 3.0})["document"]["metadata"]["depth"], float
+    )
 
 
 def test_an_empty_text_is_not_given_where_something_is_only_read(kb_engine: Engine) -> None:
@@ -142,7 +156,9 @@ def test_an_empty_text_is_refused_where_something_is_changed(kb_engine: Engine) 
 def test_an_unknown_charset_of_a_part_is_400(kb_engine: Engine) -> None:
     title = b'Content-Disposition: form-data; name="title"\r\nContent-Type: text/plain; charset=bogus-xyz\r\n\r\nt\r\n'
     body = b"--x\r\n" + title + b"--x--\r\n"
-    reply = kb_engine._transport.send("POST", "/api/v1/documents", {"content-type": "multipart/form-data; boundary=x"}, body)
+    reply = kb_engine._transport.send(
+        "POST", "/api/v1/documents", {"content-type": "multipart/form-data; boundary=x"}, body
+    )
 
     assert reply.status == 400
     assert "charset" in json.loads(reply.body)["message"]

@@ -24,7 +24,9 @@ README = ROOT / "README.md"
 # They serve until they are stopped.
 ENDLESS = {"serve", "mcp", "watch"}
 
-pytestmark = pytest.mark.skipif(not (DOCS.is_dir() and README.is_file()), reason="README.md and docs/ are not here")
+pytestmark = pytest.mark.skipif(
+    not (DOCS.is_dir() and README.is_file()), reason="README.md and docs/ are not here"
+)
 
 
 def text_of(path: Path) -> str:
@@ -50,7 +52,10 @@ def run_lines(text: str, kb_run: Run) -> None:
     lines = kb_lines(text)
     assert lines, "nothing to run: the examples have moved"
     for environment, arguments in lines:
-        done = kb_run(*[str(Path(word).expanduser()) if word.startswith("~") else word for word in arguments], **environment)
+        done = kb_run(
+            *[str(Path(word).expanduser()) if word.startswith("~") else word for word in arguments],
+            **environment,
+        )
         assert done.returncode == 0, f"kb {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
 
 
@@ -87,16 +92,22 @@ def test_every_hook_has_a_section_in_the_reference(kb_home: Path) -> None:
 
 def test_the_settings_page_lists_every_setting_with_its_default(kb_home: Path) -> None:
     page = text_of(DOCS / "settings.md")
-    assert page == module_at(DOCS / "make_settings.py").render(page), "run: python docs/make_settings.py"
+    assert page == module_at(DOCS / "make_settings.py").render(page), (
+        "run: python docs/make_settings.py"
+    )
 
 
 def test_the_settings_page_shows_toml_and_commands_that_work(kb_home: Path, kb_run: Run) -> None:
     kb_home.mkdir()
-    (kb_home / "kb.toml").write_text(blocks(text_of(DOCS / "settings.md"), "toml")[0], encoding="utf-8")
+    (kb_home / "kb.toml").write_text(
+        blocks(text_of(DOCS / "settings.md"), "toml")[0], encoding="utf-8"
+    )
     run_lines(text_of(DOCS / "settings.md"), kb_run)
 
 
-def test_the_commands_of_the_search_page_run_and_it_names_every_field(kb_home: Path, kb_run: Run) -> None:
+def test_the_commands_of_the_search_page_run_and_it_names_every_field(
+    kb_home: Path, kb_run: Run
+) -> None:
     from kb_search.models import SearchIn
 
     page = text_of(DOCS / "search.md")
@@ -108,7 +119,9 @@ def test_the_readme_fits_one_screen() -> None:
     assert len(text_of(README).splitlines()) <= 72
 
 
-def test_the_commands_of_the_readme_run_with_its_plugin_installed(home_with_notes: Path, kb_plugin: Install, kb_run: Run) -> None:
+def test_the_commands_of_the_readme_run_with_its_plugin_installed(
+    home_with_notes: Path, kb_plugin: Install, kb_run: Run
+) -> None:
     kb_plugin("lang", blocks(text_of(README), "python")[0], module="kb_lang")
     run_lines(text_of(README), kb_run)
     assert "1\tkorean" in kb_run("tags").stdout
@@ -126,13 +139,29 @@ def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
     name, version = declared["name"], declared["version"]
     info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
-    points = "".join(f"{key} = {value}\n" for key, value in declared["entry-points"]["kb_framework"].items())
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+    )
+    points = "".join(
+        f"{key} = {value}\n" for key, value in declared["entry-points"]["kb_framework"].items()
+    )
     (info / "entry_points.txt").write_text(f"[kb_framework]\n{points}", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    pytest_run = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "tests"]
-    tested = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=600)
+    pytest_run = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "tests",
+    ]
+    tested = subprocess.run(
+        pytest_run, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", timeout=600
+    )
     assert tested.returncode == 0, tested.stdout + tested.stderr
     run_lines(guide, kb_run)
 
@@ -162,5 +191,7 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         assert other.exists(), f"{page} links to {target}"
         if anchor:
             headings = re.findall(r"^#+ (.+)$", text_of(other), re.M)
-            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            slugs = {
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+            }
             assert anchor in slugs, f"{page} links to {target}#{anchor}"

@@ -19,7 +19,17 @@ from kb_framework.edges.cli.app import examples, run
 from kb_framework.plugins import Plugins
 
 # What other examples need is made by these.
-FIRST = ["sync", "orgs create", "roles set", "keys create", "search", "export", "backup", "plugins disable", "plugins enable"]
+FIRST = [
+    "sync",
+    "orgs create",
+    "roles set",
+    "keys create",
+    "search",
+    "export",
+    "backup",
+    "plugins disable",
+    "plugins enable",
+]
 NOT_RUN = {
     "kb serve": "does not end",
     "kb serve --host 0.0.0.0 --port 8420": "does not end",
@@ -40,12 +50,21 @@ class Ids:
 
     def __init__(self) -> None:
         with connect() as engine:
-            added = [engine.add_note(f"# Note {number}\n\nKeys are rotated.", tags=["kept"])["document"] for number in range(40)]
-            for number, tags in enumerate((["draft", "old"], ["todo"], ["to-do"], ["mail"], ["finance"], ["reviewed"])):
+            added = [
+                engine.add_note(f"# Note {number}\n\nKeys are rotated.", tags=["kept"])["document"]
+                for number in range(40)
+            ]
+            for number, tags in enumerate(
+                (["draft", "old"], ["todo"], ["to-do"], ["mail"], ["finance"], ["reviewed"])
+            ):
                 engine.add_note(f"budget {number}, a press release with an exact phrase", tags=tags)
             self._documents = iter([item["id"] for item in reversed(added)])
-            self._chunks = iter([engine.get_document_chunks(item["id"])[0]["id"] for item in added[:20]])
-            self._keys = iter([engine.post("/keys", {"user": "bo", "role": "viewer"})["id"] for _ in range(3)])
+            self._chunks = iter(
+                [engine.get_document_chunks(item["id"])[0]["id"] for item in added[:20]]
+            )
+            self._keys = iter(
+                [engine.post("/keys", {"user": "bo", "role": "viewer"})["id"] for _ in range(3)]
+            )
             self.snapshot = engine.knowledge_context("keys")["snapshot_id"]
 
     def given_to(self, line: str) -> str:
@@ -79,18 +98,25 @@ def standard_input(line: str) -> str:
 
 
 def test_every_example_runs(
-    prepared: Ids, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    prepared: Ids,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     plugins = Plugins(read_bootstrap())
     order = {name: place for place, name in enumerate(FIRST)}
-    commands = sorted(plugins.commands, key=lambda command: (order.get(command.name, len(order)), command.name))
+    commands = sorted(
+        plugins.commands, key=lambda command: (order.get(command.name, len(order)), command.name)
+    )
     lines = list(itertools.chain.from_iterable(examples(plugins, command) for command in commands))
     failed = []
     for line in (line for line in lines if line not in NOT_RUN):
         given = prepared.given_to(line)
         own = given.partition("| ")[2] or given
         words = [str(Path(word).expanduser()) for word in shlex.split(own.partition(" < ")[0])[1:]]
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(standard_input(given).encode())))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(standard_input(given).encode()))
+        )
         with monkeypatch.context() as patch:
             if words[0] == "restore":
                 patch.setenv("KB_DATA_DIR", str(tmp_path / "restored"))

@@ -45,17 +45,25 @@ def compare(request: pytest.FixtureRequest) -> Compare:
         path = GOLDEN / name
         if request.config.getoption("--update-goldens"):
             path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8"), f"{name} differs; see the docstring of this file"
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{name} differs; see the docstring of this file"
+        )
 
     return compare
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, default=to_jsonable_python) + "\n"
+    return (
+        json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, default=to_jsonable_python)
+        + "\n"
+    )
 
 
 def test_the_help_of_every_command_is_as_it_was(
-    plugins: Plugins, compare: Compare, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plugins: Plugins,
+    compare: Compare,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     build_app(plugins, []).help_print([])
@@ -76,10 +84,17 @@ def test_the_openapi_document_is_as_it_was(plugins: Plugins, compare: Compare) -
 def test_the_tools_of_every_profile_are_as_they_were(plugins: Plugins, compare: Compare) -> None:
     tools = {profile: bind_tools(plugins, profile) for profile in PROFILES}
     described = {
-        tool.description.name: tool.description.model_dump(mode="json", by_alias=True, exclude_none=True)
+        tool.description.name: tool.description.model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
         for tool in tools[PROFILES[-1]].values()
     }
-    compare("tools.json", as_json({"profiles": {name: sorted(bound) for name, bound in tools.items()}, "tools": described}))
+    compare(
+        "tools.json",
+        as_json(
+            {"profiles": {name: sorted(bound) for name, bound in tools.items()}, "tools": described}
+        ),
+    )
 
 
 def test_the_public_names_are_as_they_were(compare: Compare) -> None:
@@ -89,9 +104,15 @@ def test_the_public_names_are_as_they_were(compare: Compare) -> None:
 
 def public_names(module: ModuleType) -> Iterator[str]:
     for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or inspect.ismodule(value) or getattr(value, "__module__", module.__name__) != module.__name__:
+        if (
+            name.startswith("_")
+            or inspect.ismodule(value)
+            or getattr(value, "__module__", module.__name__) != module.__name__
+        ):
             continue
         signature = str(inspect.signature(value)) if inspect.isfunction(value) else ""
         yield f"{module.__name__}.{name}{signature}"
         if inspect.isclass(value) and issubclass(value, tuple):
-            yield from (f"{module.__name__}.{name}.{field}" for field in getattr(value, "_fields", ()))
+            yield from (
+                f"{module.__name__}.{name}.{field}" for field in getattr(value, "_fields", ())
+            )

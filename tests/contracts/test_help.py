@@ -24,14 +24,20 @@ def test_every_command_shows_examples_that_it_takes(
 
     build_app(plugins, name.split()).help_print(name.split())
 
-    examples = [line.strip() for line in capsys.readouterr().out.partition("Examples:")[2].splitlines() if line.strip()]
+    examples = [
+        line.strip()
+        for line in capsys.readouterr().out.partition("Examples:")[2].splitlines()
+        if line.strip()
+    ]
     assert examples, f"kb {name} --help shows no example"
     for line in examples:
         # What comes before a pipe, or after a redirection, is the shell's.
         _, _, own = line.partition("kb ")
         words = [STDIN if word == "-" else word for word in shlex.split(own.partition(" < ")[0])]
         assert words[: len(name.split())] == name.split()
-        build_app(plugins, words).parse_args([word for word in words if word != "--json"], exit_on_error=False, print_error=False)
+        build_app(plugins, words).parse_args(
+            [word for word in words if word != "--json"], exit_on_error=False, print_error=False
+        )
 
 
 def test_paragraphs_of_help_fit_the_terminal_and_not_the_source(
@@ -41,7 +47,11 @@ def test_paragraphs_of_help_fit_the_terminal_and_not_the_source(
 
     build_app(Plugins(read_bootstrap()), ["add"]).help_print(["add"])
 
-    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Files that are there and unchanged")]
+    (told,) = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("Files that are there and unchanged")
+    ]
     assert told.rstrip().endswith("run the same command to continue.")
 
 
@@ -73,4 +83,6 @@ def test_options_of_bulk_commands_that_take_several_values_say_how() -> None:
         found = app[line.split()[0]] if " bulk" not in line else app["chunks"]["bulk-set-policy"]
         lists = [item for item in found.assemble_argument_collection() if "list" in str(item.hint)]
         assert lists
-        assert [item.name for item in lists if "comma-separated" not in str(item.parameter.help)] == []
+        assert [
+            item.name for item in lists if "comma-separated" not in str(item.parameter.help)
+        ] == []

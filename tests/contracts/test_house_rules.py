@@ -39,9 +39,18 @@ PACKAGES = sorted(
 # The modules of hook specifications, each with the package that calls their hooks.
 SPECS = {
     "kb_framework": hookspecs,
-    **{package: import_module(f"{package}.hookspecs") for package in PACKAGES if find_spec(f"{package}.hookspecs")},
+    **{
+        package: import_module(f"{package}.hookspecs")
+        for package in PACKAGES
+        if find_spec(f"{package}.hookspecs")
+    },
 }
-CALLERS = {name: package for package, module in SPECS.items() for name in vars(module) if name.startswith("kb_")}
+CALLERS = {
+    name: package
+    for package, module in SPECS.items()
+    for name in vars(module)
+    if name.startswith("kb_")
+}
 HOOKS = {name: vars(SPECS[package])[name] for name, package in CALLERS.items()}
 
 
@@ -80,7 +89,14 @@ def test_the_imports_keep_to_the_contracts(request: pytest.FixtureRequest) -> No
         pytest.skip("the contracts are in pyproject.toml, which is not here")
     program = Path(sys.executable).with_name("lint-imports")
 
-    answer = subprocess.run([str(program), "--no-cache"], cwd=root, capture_output=True, text=True, encoding="utf-8", timeout=600)
+    answer = subprocess.run(
+        [str(program), "--no-cache"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+    )
 
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "0 broken" in answer.stdout
@@ -107,21 +123,32 @@ def test_what_is_not_an_edge_imports_no_edge(package) -> None:
 
 
 def test_the_core_of_the_host_imports_no_edge() -> None:
-    names = [name for name in modules("kb_framework", ()) if not name.startswith("kb_framework.edges.")]
+    names = [
+        name for name in modules("kb_framework", ()) if not name.startswith("kb_framework.edges.")
+    ]
 
-    assert {"kb_framework.pipelines.mutation", "kb_framework.pipelines.retrieval", "kb_framework.storage.store"} <= set(names)
+    assert {
+        "kb_framework.pipelines.mutation",
+        "kb_framework.pipelines.retrieval",
+        "kb_framework.storage.store",
+    } <= set(names)
     assert python(LOADED_BY, ",".join(EDGES), *names) == ""
 
 
 def test_the_client_imports_no_edge() -> None:
-    names = ["kb_framework.client", *(f"{package}.client" for package in PACKAGES if find_spec(f"{package}.client"))]
+    names = [
+        "kb_framework.client",
+        *(f"{package}.client" for package in PACKAGES if find_spec(f"{package}.client")),
+    ]
 
     assert python(LOADED_BY, ",".join(EDGES), *names) == ""
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_plugins_entry_point_imports_none_of_its_own_modules(package) -> None:
-    loaded = python(f"import sys, {package}.plugin\nprint(*[m for m in sys.modules if m.startswith({package!r})])").split()
+    loaded = python(
+        f"import sys, {package}.plugin\nprint(*[m for m in sys.modules if m.startswith({package!r})])"
+    ).split()
 
     assert sorted(loaded) == [package, f"{package}.plugin"]
 
@@ -140,7 +167,9 @@ print(json.dumps({"code": code, "printed": printed.getvalue(), "modules": sorted
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plugins", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["plugins", "--help"]], ids=" ".join
+)
 def test_help_imports_nothing_heavy(kb_home, arguments) -> None:
     answer = json.loads(python(AFTER_COMMAND, *arguments))
 
@@ -175,9 +204,10 @@ def test_a_hooks_docstring_says_when_what_and_what_an_exception_does(name) -> No
     words = re.sub(r"\s+", " ", (inspect.getdoc(HOOKS[name]) or "").split("```")[0])
 
     assert re.search(r"\bCalled\b", words), "when it is called"
-    assert re.search(r"\b[Rr]eturns?\b|\banswers?\b|-> None", words) or HOOKS[name].__annotations__["return"] == "None", (
-        "what to return"
-    )
+    assert (
+        re.search(r"\b[Rr]eturns?\b|\banswers?\b|-> None", words)
+        or HOOKS[name].__annotations__["return"] == "None"
+    ), "what to return"
     assert re.search(r"\bAn exception\b", words), "what an exception does"
 
 
@@ -204,14 +234,18 @@ def test_a_hooks_example_registers_without_error(kb_home, kb_plugin, tmp_path, n
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_is_documented_under_a_heading_of_its_own(request, name) -> None:
     page = request.config.rootpath / "docs" / "hooks.md"
-    headings = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)]
+    headings = [
+        line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)
+    ]
 
     assert any(re.search(rf"\b{name}\b", line) for line in headings)
 
 
 def test_the_hook_reference_invents_no_hook(request) -> None:
     page = request.config.rootpath / "docs" / "hooks.md"
-    headings = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)]
+    headings = [
+        line for line in page.read_text(encoding="utf-8").splitlines() if re.match(r"#+ ", line)
+    ]
 
     named = {name for line in headings for name in re.findall(r"\bkb_[a-z_]+", line)}
     assert named - set(HOOKS) - {"kb_framework"} == set()
@@ -221,10 +255,16 @@ def test_the_hook_reference_invents_no_hook(request) -> None:
 def test_every_hook_has_a_caller_where_it_is_specified(name) -> None:
     """A registration hook is collected by the host; its specifier reads the registry of that kind."""
     package, registers = CALLERS[name], getattr(HOOKS[name], "registers", None)
-    calls = rf"registry\((api\.)?{registers[0].__name__}\)" if registers else rf"\"{name}\"|hook\.{name}\b"
+    calls = (
+        rf"registry\((api\.)?{registers[0].__name__}\)"
+        if registers
+        else rf"\"{name}\"|hook\.{name}\b"
+    )
     spec = find_spec(package)
     assert spec and spec.submodule_search_locations
-    files = [path for folder in spec.submodule_search_locations for path in Path(folder).rglob("*.py")]
+    files = [
+        path for folder in spec.submodule_search_locations for path in Path(folder).rglob("*.py")
+    ]
 
     if name != "kb_hookspecs":
         assert any(re.search(calls, path.read_text(encoding="utf-8")) for path in files)
@@ -234,7 +274,10 @@ def test_every_hook_has_a_caller_where_it_is_specified(name) -> None:
 def test_every_hook_has_an_implementation(name) -> None:
     modules = [import_module(f"{package}.plugin") for package in (*PACKAGES, "kb_legalhold")]
 
-    assert any(name in vars(module) for module in modules) or name in {"kb_guard_mutation", "kb_narrow_selection"}
+    assert any(name in vars(module) for module in modules) or name in {
+        "kb_guard_mutation",
+        "kb_narrow_selection",
+    }
 
 
 def test_no_process_that_is_started_takes_modules_from_the_current_folder() -> None:
@@ -244,9 +287,17 @@ def test_no_process_that_is_started_takes_modules_from_the_current_folder() -> N
             if path.name.startswith("testing"):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable":
+                if (
+                    isinstance(node, ast.List)
+                    and node.elts
+                    and ast.unparse(node.elts[0]) == "sys.executable"
+                ):
                     commands += 1
-                    unsafe += [f"{path.name}:{node.lineno}"] if "'-P'" not in map(ast.unparse, node.elts) else []
+                    unsafe += (
+                        [f"{path.name}:{node.lineno}"]
+                        if "'-P'" not in map(ast.unparse, node.elts)
+                        else []
+                    )
 
     assert commands >= 3
     assert unsafe == []
@@ -258,7 +309,9 @@ def test_no_process_that_is_started_takes_modules_from_the_current_folder() -> N
 def test_no_file_of_the_house_is_called_utils() -> None:
     names = [name for package in ("kb_framework", *PACKAGES) for name in modules(package, set())]
 
-    assert [name for name in names if name.rsplit(".", 1)[-1] in {"utils", "helpers", "misc", "common"}] == []
+    assert [
+        name for name in names if name.rsplit(".", 1)[-1] in {"utils", "helpers", "misc", "common"}
+    ] == []
 
 
 def test_no_test_gives_up_before_ten_minutes() -> None:

@@ -24,7 +24,24 @@ from kb_framework.plugins import Plugins
 from kb_framework.validation import invalid, validate
 from kb_testing.fixtures import Run
 
-WRONG: list[Any] = [3, -1, 10**30, 1.5, True, None, "", "x", "x" * 20_000, [], [3], [""], [{}], {}, {"x": 1}, {3: 4}]
+WRONG: list[Any] = [
+    3,
+    -1,
+    10**30,
+    1.5,
+    True,
+    None,
+    "",
+    "x",
+    "x" * 20_000,
+    [],
+    [3],
+    [""],
+    [{}],
+    {},
+    {"x": 1},
+    {3: 4},
+]
 OF_LIBRARIES = (
     "after validation",
     "valid dictionary",
@@ -68,10 +85,17 @@ def test_bodies_are_refused_in_our_own_words(kb_home: Path) -> None:
         if (data := handler.parsed_fn_signature.parameters.get("data"))
         and isinstance(kind := data.annotation, type)
         and issubclass(kind, BaseModel)
-    } | {handler.opt["model"] for method, _, handler in routes() if method != "GET" and "model" in handler.opt}
+    } | {
+        handler.opt["model"]
+        for method, _, handler in routes()
+        if method != "GET" and "model" in handler.opt
+    }
     refused = 0
     for model in models:
-        for body in [*WRONG, *({name: value} for name in [*model.model_fields, "nosuch"] for value in WRONG)]:
+        for body in [
+            *WRONG,
+            *({name: value} for name in [*model.model_fields, "nosuch"] for value in WRONG),
+        ]:
             try:
                 validate(model, body)
             except InvalidInput as error:
@@ -98,7 +122,10 @@ def test_parameters_of_requests_are_refused_in_our_own_words(kb_engine: Engine) 
 def test_ids_that_cannot_be_are_named_in_our_own_words(kb_engine: Engine) -> None:
     for path, message in (
         ("/documents/abc", "there is no document 'abc': ids are whole numbers"),
-        ("/knowledge/chunks/no", "there is no chunk 'no': ids look like 6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+        (
+            "/knowledge/chunks/no",
+            "there is no chunk 'no': ids look like 6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+        ),
         ("/nope", "nothing is served at /api/v1/nope"),
     ):
         with pytest.raises(EngineError) as refused:
@@ -129,7 +156,9 @@ def test_command_lines_are_refused_in_our_own_words(kb_home: Path) -> None:
         command = app
         for word in words:
             command = command[word]
-        flags = [flag for argument in command.assemble_argument_collection() for flag in argument.names]
+        flags = [
+            flag for argument in command.assemble_argument_collection() for flag in argument.names
+        ]
         tails = [[flag, *value] for flag in flags for value in ([], ["x"])]
         for tail in [[], ["x"] * 9, ["--page", "1", "--page", "2"], ["--nosuch"], ["-x"], *tails]:
             try:
@@ -152,7 +181,9 @@ def test_command_lines_are_refused_in_our_own_words(kb_home: Path) -> None:
         ("zebra", ["query", "k"], None),
     ],
 )
-def test_a_name_that_is_not_known_is_answered_with_the_nearest(given: str, known: list[str], meant: str | None) -> None:
+def test_a_name_that_is_not_known_is_answered_with_the_nearest(
+    given: str, known: list[str], meant: str | None
+) -> None:
     assert nearest(given, known) == meant
 
 

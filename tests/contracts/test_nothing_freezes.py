@@ -23,7 +23,11 @@ CPU_SECONDS = 240
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter, ended by the system when its CPU time is over."""
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({CPU_SECONDS}, {CPU_SECONDS + 5}))"
-    source = arguments[1] if arguments[0] == "-c" else f"import runpy; runpy.run_path({arguments[0]!r}, run_name='__main__')"
+    source = (
+        arguments[1]
+        if arguments[0] == "-c"
+        else f"import runpy; runpy.run_path({arguments[0]!r}, run_name='__main__')"
+    )
     return subprocess.run(
         [sys.executable, "-c", f"{limited}\n{source}"],
         capture_output=True,
@@ -83,7 +87,9 @@ def plainly(pattern: str) -> re.Pattern[str]:
 
 
 def test_globs_mean_what_they_meant_before_they_were_linear() -> None:
-    paths = ["".join(path) for size in range(1, 6) for path in itertools.product("ab/", repeat=size)]
+    paths = [
+        "".join(path) for size in range(1, 6) for path in itertools.product("ab/", repeat=size)
+    ]
     paths = [path for path in paths if not path.startswith("/") and "//" not in path]
     parts = ["a", "b", "*", "?", "/", "**/", "a/", "*a"]
     for size in range(1, 5):
@@ -91,7 +97,10 @@ def test_globs_mean_what_they_meant_before_they_were_linear() -> None:
             for pattern in ("".join(chosen), "".join(chosen) + "/**"):
                 regex, plain = re.compile(glob_regex(pattern)), plainly(pattern)
                 for path in paths[:: 1 if size < 4 else 7]:
-                    assert bool(regex.fullmatch(path)) == bool(plain.fullmatch(path)), (pattern, path)
+                    assert bool(regex.fullmatch(path)) == bool(plain.fullmatch(path)), (
+                        pattern,
+                        path,
+                    )
 
 
 HOSTILE = r"""
@@ -149,5 +158,7 @@ def test_a_repeated_word_counts_once_for_the_query_language(kb_engine: Engine) -
 
 def test_deep_front_matter_is_left_as_text(kb_engine: Engine) -> None:
     for head in ("a: " + "[" * 30_000, "- " * 30_000, "a: " + "{b: " * 20_000):
-        added = kb_engine.add_file("note.md", f"---\n{head}\n---\nthe body of it {head[:9]}\n".encode())
+        added = kb_engine.add_file(
+            "note.md", f"---\n{head}\n---\nthe body of it {head[:9]}\n".encode()
+        )
         assert added["document"]["metadata"] == {}

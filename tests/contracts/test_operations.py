@@ -131,9 +131,18 @@ def test_the_answers_are_the_same_with_and_without_http(kb: KB) -> None:
     local, over_http = BorrowedTransport(kb), AsgiTransport(create_app(kb))
     with Engine(over_http, kb.plugins) as engine:
         for number in range(5):
-            engine.post("/notes", {"text": f"# Note {number}\n\nThe keys of door {number} are rotated often.", "tags": ["a"]})
+            engine.post(
+                "/notes",
+                {
+                    "text": f"# Note {number}\n\nThe keys of door {number} are rotated often.",
+                    "tags": ["a"],
+                },
+            )
         for name, values in CALLS:
-            assert outcome(kb, local, name, values) == outcome(kb, over_http, name, values), (name, values)
+            assert outcome(kb, local, name, values) == outcome(kb, over_http, name, values), (
+                name,
+                values,
+            )
     local.close()
 
 
@@ -158,7 +167,10 @@ def test_a_key_is_looked_up(kb: KB) -> None:
 def test_the_body_of_a_request_does_not_set_what_the_path_says(kb: KB) -> None:
     transport = AsgiTransport(create_app(kb))
     reply = transport.send(
-        "POST", "/api/v1/search?k=1", {"Content-Type": "application/json"}, json.dumps({"query": "keys"}).encode()
+        "POST",
+        "/api/v1/search?k=1",
+        {"Content-Type": "application/json"},
+        json.dumps({"query": "keys"}).encode(),
     )
     transport.close()
 
@@ -176,13 +188,17 @@ print(code, "litestar" in sys.modules)
 
 
 @pytest.mark.parametrize("command", ["add", "search"])
-def test_commands_on_an_engine_of_their_own_import_no_http(kb_home: Path, tmp_path: Path, command: str) -> None:
+def test_commands_on_an_engine_of_their_own_import_no_http(
+    kb_home: Path, tmp_path: Path, command: str
+) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("of keys", encoding="utf-8")
     arguments = [command, str(tmp_path / "notes") if command == "add" else "keys"]
 
     said = [
-        subprocess.run([sys.executable, "-c", AFTER, *words], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", AFTER, *words], capture_output=True, text=True, check=True
+        ).stdout.split()
         for words in (["add", str(tmp_path / "notes")], arguments)
     ]
 

@@ -69,7 +69,9 @@ def test_that_is_so_without_any_one_plugin(kb_home, monkeypatch, name) -> None:
     assert names_of_permissions_missing() == []
 
 
-@pytest.mark.parametrize(("permission", "expected"), [(PUBLIC, OPEN_TO_ALL), (ANY_KEY, OPEN_TO_ANY_KEY)])
+@pytest.mark.parametrize(
+    ("permission", "expected"), [(PUBLIC, OPEN_TO_ALL), (ANY_KEY, OPEN_TO_ANY_KEY)]
+)
 def test_what_is_open_to_all_is_a_short_list(kb_home, permission: str, expected: set[str]) -> None:
     kb = open_kb()
     try:
@@ -129,7 +131,9 @@ def test_a_plugin_that_forgets_it_is_found_out(kb_home, kb_plugin: Install) -> N
     assert any("shred" in line for line in found)
 
 
-def test_a_route_that_names_none_is_closed_to_keys_and_open_to_the_owner(kb_home, kb_plugin: Install) -> None:
+def test_a_route_that_names_none_is_closed_to_keys_and_open_to_the_owner(
+    kb_home, kb_plugin: Install
+) -> None:
     kb_plugin("careless", CARELESS, module="careless_plugin")
     kb = open_kb()
     app = create_app(kb)
@@ -138,7 +142,9 @@ def test_a_route_that_names_none_is_closed_to_keys_and_open_to_the_owner(kb_home
         assert network.send("GET", "/api/v1/careless", {}, b"").status == 200
 
         body = b'{"user": "a", "role": "admin"}'
-        key = json.loads(owner.send("POST", "/api/v1/keys", {"Content-Type": "application/json"}, body).body)["key"]
+        key = json.loads(
+            owner.send("POST", "/api/v1/keys", {"Content-Type": "application/json"}, body).body
+        )["key"]
         shown = {"Authorization": f"Bearer {key}"}
 
         assert owner.send("GET", "/api/v1/careless", {}, b"").status == 200
@@ -155,9 +161,15 @@ def test_no_command_or_tool_reaches_past_the_routes() -> None:
     """They are clients of HTTP, so what a route refuses they cannot do."""
     reaching: list[str] = []
     plugins = Plugins(read_bootstrap())
-    items = [item for found in (plugins.commands, plugins.tools, plugins.client_methods) for item in found]
+    items = [
+        item
+        for found in (plugins.commands, plugins.tools, plugins.client_methods)
+        for item in found
+    ]
     # What is made of an operation has no function of its own; a command may print with one.
-    targets = {target for item in items for target in (item.target, getattr(item, "render", "")) if target}
+    targets = {
+        target for item in items for target in (item.target, getattr(item, "render", "")) if target
+    }
     modules = {target.split(":")[0] for target in targets}
     assert {"kb_bulk.tools", "kb_search.open_commands", "kb_access.commands"} <= modules
     for module in sorted(modules - LOCAL_COMMANDS):

@@ -66,7 +66,9 @@ def found(kb: KB, engine: Engine) -> dict[str, int]:
     return {state: number for number, state in enumerate(STATES, 1)}
 
 
-def searched(kb: KB, retrievers: tuple[str, ...], actor: Actor, purpose: str = "search") -> set[int]:
+def searched(
+    kb: KB, retrievers: tuple[str, ...], actor: Actor, purpose: str = "search"
+) -> set[int]:
     with kb.store.read() as tx:
         query = RetrievalQuery("harbours that are normal inactive", actor, 50, retrievers, purpose)
         return {hit.chunk for hit in kb.retrieval.search(query, tx).hits}
@@ -84,14 +86,23 @@ def test_k5_no_retriever_finds_an_inactive_chunk(kb: KB, found: dict[str, int], 
 
 
 @pytest.mark.parametrize("name", [*RETRIEVERS, "lexical vector"])
-@pytest.mark.parametrize(("actor", "purpose"), [(Actor(reader="model"), "search"), (Actor(), "model")], ids=["reader", "purpose"])
+@pytest.mark.parametrize(
+    ("actor", "purpose"),
+    [(Actor(reader="model"), "search"), (Actor(), "model")],
+    ids=["reader", "purpose"],
+)
 def test_k5_no_retriever_finds_never_generate_for_a_model(
     kb: KB, found: dict[str, int], name: str, actor: Actor, purpose: str
 ) -> None:
-    assert searched(kb, tuple(name.split()), actor, purpose) == {found["normal"], found["inspiration_only"]}
+    assert searched(kb, tuple(name.split()), actor, purpose) == {
+        found["normal"],
+        found["inspiration_only"],
+    }
 
 
-def test_k5_an_activated_chunk_is_found_again(kb: KB, engine: Engine, found: dict[str, int]) -> None:
+def test_k5_an_activated_chunk_is_found_again(
+    kb: KB, engine: Engine, found: dict[str, int]
+) -> None:
     (chunk,) = engine.list_chunks(status="inactive")["data"]
     engine.activate_chunk(chunk["id"])
 
@@ -109,31 +120,46 @@ def test_k5_where_nothing_is_curated_a_search_is_not_narrowed(kb: KB, engine: En
 
 
 @pytest.mark.parametrize("mode", ["lexical", "vector", "hybrid"])
-def test_k5_search_over_http_and_over_mcp(kb: KB, engine: Engine, found: dict[str, int], mode: str) -> None:
+def test_k5_search_over_http_and_over_mcp(
+    kb: KB, engine: Engine, found: dict[str, int], mode: str
+) -> None:
     titles = {hit["title"] for hit in engine.search("harbours", mode=mode)["hits"]}
     tool = bind_tools(kb.plugins, "read")["kb_search"]
     answer = _call(tool, lambda: engine, {"query": "harbours", "mode": mode})
 
     assert titles == {"normal", "never_generate", "inspiration_only"}
-    assert {hit["title"] for hit in json.loads(answer.content[0].text)["hits"]} == {"normal", "inspiration_only"}
+    assert {hit["title"] for hit in json.loads(answer.content[0].text)["hits"]} == {
+        "normal",
+        "inspiration_only",
+    }
 
 
-def test_k5_a_model_does_not_get_around_it_by_asking_for_documents_or_ids(kb: KB, engine: Engine, found: dict[str, int]) -> None:
+def test_k5_a_model_does_not_get_around_it_by_asking_for_documents_or_ids(
+    kb: KB, engine: Engine, found: dict[str, int]
+) -> None:
     chunks = {chunk["title"]: chunk for chunk in engine.list_chunks(status="all")["data"]}
     tools = bind_tools(kb.plugins, "read")
     for state in ("inactive", "never_generate"):
         number = chunks[state]["document_id"]
-        document = _call(tools["kb_get_document"], lambda: engine, {"document_id": number, "content": True})
+        document = _call(
+            tools["kb_get_document"], lambda: engine, {"document_id": number, "content": True}
+        )
         assert json.loads(document.content[0].text)["chunks"] == []
         assert len(engine.get_document_chunks(number)) == 1
         if "kb_get_chunks" in tools:
-            by_id = _call(tools["kb_get_chunks"], lambda: engine, {"chunk_ids": [chunks[state]["id"]]})
+            by_id = _call(
+                tools["kb_get_chunks"], lambda: engine, {"chunk_ids": [chunks[state]["id"]]}
+            )
             assert "harbours" not in by_id.content[0].text
 
 
 def test_k5_a_context_has_neither(kb: KB, engine: Engine, found: dict[str, int]) -> None:
     context = engine.knowledge_context("harbours")
 
-    used = {item["title"] for name in ("facts", "angles", "examples", "quotes") for item in context[name]}
+    used = {
+        item["title"]
+        for name in ("facts", "angles", "examples", "quotes")
+        for item in context[name]
+    }
     assert used == {"normal", "inspiration_only"}
     assert "inactive\n" not in context["prompt"].split("# Question")[0]

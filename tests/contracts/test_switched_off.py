@@ -44,7 +44,9 @@ class Opened:
     def paths(self) -> set[tuple[str, str]]:
         """Method and path of every route that the OpenAPI document lists."""
         openapi = json.loads(self.transport.send("GET", "/schema/openapi.json", {}, b"").body)
-        return {(method.upper(), path) for path, item in openapi["paths"].items() for method in item}
+        return {
+            (method.upper(), path) for path, item in openapi["paths"].items() for method in item
+        }
 
     @property
     def commands(self) -> set[str]:
@@ -103,13 +105,18 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         before = (whole.paths, whole.commands, whole.tools)
     monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
     with opened() as rest:
-        paths, commands, tools = (was - now for was, now in zip(before, (rest.paths, rest.commands, rest.tools), strict=True))
+        paths, commands, tools = (
+            was - now
+            for was, now in zip(before, (rest.paths, rest.commands, rest.tools), strict=True)
+        )
         left = rest.commands
         assert rest.paths <= before[0]
 
         for method, path in paths:
             address = re.sub(r"\{[^}]+\}", "1", path)
-            reply = rest.transport.send(method, address, {"Content-Type": "application/json"}, b"{}")
+            reply = rest.transport.send(
+                method, address, {"Content-Type": "application/json"}, b"{}"
+            )
             assert reply.status == 404, (method, address, reply)
         own = next(info for info in Plugins(read_bootstrap()).infos if info.name == name)
         assert own.state == "disabled"
@@ -117,7 +124,9 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
 
     helped = kb_here("--help")[1]
     # Several plugins may share a group of commands.
-    for command in {command.split(" ")[0] for command in commands} - {command.split(" ")[0] for command in left}:
+    for command in {command.split(" ")[0] for command in commands} - {
+        command.split(" ")[0] for command in left
+    }:
         assert kb_here(command)[0] == 2
         assert f"│ {command} " not in helped
     assert tools.isdisjoint(bind_tools(Plugins(read_bootstrap()), "admin"))
@@ -157,7 +166,9 @@ def test_the_rest_works(kb_home, monkeypatch, name) -> None:
     with opened() as rest:
         health = rest.engine.get("/health")
         assert health["plugins"] == {"failed": {}, "errors": {}, "loaded": rest.plugins.prints}
-        assert [other for other, words in rest.plugins.prints.items() if not words.startswith("active ")] == [name]
+        assert [
+            other for other, words in rest.plugins.prints.items() if not words.startswith("active ")
+        ] == [name]
         assert health["status"] == "ok"
         assert rest.engine.get("/schema")["version"]
         ids: list[int] = []
@@ -166,7 +177,10 @@ def test_the_rest_works(kb_home, monkeypatch, name) -> None:
             with pytest.raises(EngineError, match="no active plugin stores files"):
                 rest.engine.add_note("notes about gardens")
         elif rest.can("add_note"):
-            ids = [rest.engine.add_note(f"notes about gardens {number}")["document"]["id"] for number in range(4)]
+            ids = [
+                rest.engine.add_note(f"notes about gardens {number}")["document"]["id"]
+                for number in range(4)
+            ]
             assert rest.engine.list_documents()["meta"]["total"] == 4
             rest.engine.set_document_tags(ids[0], ["x"])
             assert rest.engine.list_tags()["data"] == [{"tag": "x", "count": 1}]
@@ -204,7 +218,9 @@ def test_the_host_commands_stay(kb_here, monkeypatch, name) -> None:
     assert "failed" not in states.values()
 
 
-def test_with_every_plugin_but_the_stores_switched_off_the_host_still_answers(kb_home, kb_here, monkeypatch) -> None:
+def test_with_every_plugin_but_the_stores_switched_off_the_host_still_answers(
+    kb_home, kb_here, monkeypatch
+) -> None:
     off = [*(name for name in BUILT_IN if name not in {"postgres", "sqlite"}), "legalhold"]
     monkeypatch.setenv("KB_DISABLED_PLUGINS", ",".join(off))
 
@@ -221,9 +237,14 @@ def test_its_migrations_did_not_run(kb_home, monkeypatch, name, made) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
     kb = open_kb()
     with kb.store.read() as tx:
-        ran = set(tx.connection.exec_driver_sql("SELECT DISTINCT plugin FROM kb_migrations").scalars())
+        ran = set(
+            tx.connection.exec_driver_sql("SELECT DISTINCT plugin FROM kb_migrations").scalars()
+        )
         schema = sa.inspect(tx.connection)
-        columns = {table: {column["name"] for column in schema.get_columns(table)} for table in schema.get_table_names()}
+        columns = {
+            table: {column["name"] for column in schema.get_columns(table)}
+            for table in schema.get_table_names()
+        }
     kb.close()
     there = columns.keys() | set().union(*columns.values())
 
@@ -250,7 +271,9 @@ def test_a_quickstart_without_search_says_what_is_missing(kb_here, monkeypatch) 
     [{"KB_EMBEDDER": "none"}, {"KB_DISABLED_PLUGINS": "models"}, {"KB_EMBEDDER": "no-such-model"}],
     ids=["none", "switched-off", "unknown"],
 )
-def test_without_an_embedder_hybrid_search_is_lexical_with_a_hint(kb_home, monkeypatch, environment) -> None:
+def test_without_an_embedder_hybrid_search_is_lexical_with_a_hint(
+    kb_home, monkeypatch, environment
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with opened() as here:
@@ -268,14 +291,20 @@ def test_without_an_embedder_hybrid_search_is_lexical_with_a_hint(kb_home, monke
 
 
 @pytest.mark.above_the_store("settings")
-def test_the_former_name_of_a_plugin_still_switches_it_off_and_on(kb_home, kb_here, monkeypatch) -> None:
+def test_the_former_name_of_a_plugin_still_switches_it_off_and_on(
+    kb_home, kb_here, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "embeddings")
-    assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == ["models"]
+    assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == [
+        "models"
+    ]
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
 
     kb_home.mkdir()
     (kb_home / "plugins.json").write_text('{"disabled": ["embeddings"]}', encoding="utf-8")
-    assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == ["models"]
+    assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == [
+        "models"
+    ]
 
     assert kb_here("plugins", "enable", "embeddings")[0] == 0
     assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == []
@@ -295,8 +324,12 @@ def test_settings_of_a_plugin_that_is_switched_off_may_stay(kb_home, kb_here, mo
     assert json.loads(printed)["unknown"] == []
 
 
-@pytest.mark.parametrize("environment", [{"KB_EMBEDDER": "none"}, {"KB_DISABLED_PLUGINS": "models"}])
-def test_without_an_embedder_an_explicit_vector_search_is_a_400(kb_home, monkeypatch, environment) -> None:
+@pytest.mark.parametrize(
+    "environment", [{"KB_EMBEDDER": "none"}, {"KB_DISABLED_PLUGINS": "models"}]
+)
+def test_without_an_embedder_an_explicit_vector_search_is_a_400(
+    kb_home, monkeypatch, environment
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with opened() as here:
@@ -309,7 +342,9 @@ def test_without_an_embedder_an_explicit_vector_search_is_a_400(kb_home, monkeyp
     assert caught.value.code == "embedder_unavailable"
 
 
-def test_documents_added_without_an_embedder_are_found_lexically_later(kb_home, monkeypatch) -> None:
+def test_documents_added_without_an_embedder_are_found_lexically_later(
+    kb_home, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_EMBEDDER", "none")
     with opened() as here:
         here.engine.add_note("notes about gardens")
@@ -317,5 +352,7 @@ def test_documents_added_without_an_embedder_are_found_lexically_later(kb_home, 
 
     with opened() as here:
         here.engine.add_note("notes about harbours")
-        assert {hit["title"] for hit in here.engine.search("gardens")["hits"]} >= {"notes about gardens"}
+        assert {hit["title"] for hit in here.engine.search("gardens")["hits"]} >= {
+            "notes about gardens"
+        }
         assert here.engine.get("/doctor")["status"] == "warning"

@@ -70,15 +70,21 @@ def test_one_name_that_is_not_utf8_costs_nothing(kb_run: Run, folder: Path, tmp_
     assert counts(answer(kb_run, "sync", str(folder)))["unchanged"] == 2
 
 
-@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}], ids=["C"])
-def test_names_are_the_same_in_every_locale(kb_start: Run, folder: Path, locale: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}], ids=["C"]
+)
+def test_names_are_the_same_in_every_locale(
+    kb_start: Run, folder: Path, locale: dict[str, str]
+) -> None:
     (folder / "Überraschung.md").write_text("# A surprise\n", encoding="utf-8")
 
     assert counts(answer(kb_start, "sync", str(folder))) == {"added": 2}
     assert counts(answer(kb_start, "sync", str(folder), **locale)) == {"unchanged": 2}
 
 
-def test_a_folder_whose_name_ends_in_an_exclamation_mark_is_a_folder(kb_run: Run, folder: Path) -> None:
+def test_a_folder_whose_name_ends_in_an_exclamation_mark_is_a_folder(
+    kb_run: Run, folder: Path
+) -> None:
     """It is not taken for a file with others inside."""
     inner = folder / "Wow!"
     inner.mkdir()
@@ -122,7 +128,9 @@ def test_the_data_folder_is_never_content(kb_run: Run, folder: Path, tmp_path: P
     assert len(answer(kb_run, "list", **settings)["data"]) == 1
 
 
-def test_keys_and_credentials_are_left_out_with_a_warning_that_names_them(kb_run: Run, folder: Path) -> None:
+def test_keys_and_credentials_are_left_out_with_a_warning_that_names_them(
+    kb_run: Run, folder: Path
+) -> None:
     (folder / "id_rsa").write_text(KEY, encoding="utf-8")
     (folder / "backup-of-key").write_text(KEY, encoding="utf-8")
 
@@ -130,15 +138,24 @@ def test_keys_and_credentials_are_left_out_with_a_warning_that_names_them(kb_run
 
     assert done.returncode == 0
     assert done.stdout == "1 added, 0 updated, 0 unchanged, 0 failed\n"
-    assert "warning: private keys or credentials left out: notes/backup-of-key, notes/id_rsa; --all adds them" in done.stderr
+    assert (
+        "warning: private keys or credentials left out: notes/backup-of-key, notes/id_rsa; --all adds them"
+        in done.stderr
+    )
     for name in ("id_rsa", "backup-of-key"):
         alone = kb_run("add", str(folder / name))
         assert alone.returncode == 1
         assert "private key" in alone.stderr and "--all" in alone.stderr
-    assert counts(answer(kb_run, "add", str(folder), "--all")) == {"added": 1, "unchanged": 1, "copies": 1}
+    assert counts(answer(kb_run, "add", str(folder), "--all")) == {
+        "added": 1,
+        "unchanged": 1,
+        "copies": 1,
+    }
 
 
-def test_what_was_left_out_is_said_by_reason_and_named_when_asked(kb_run: Run, folder: Path) -> None:
+def test_what_was_left_out_is_said_by_reason_and_named_when_asked(
+    kb_run: Run, folder: Path
+) -> None:
     (folder / ".gitignore").write_text("*.log\n", encoding="utf-8")
     for name in ("a.log", "b.log", "node_modules/x/README.md"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +244,9 @@ def test_the_only_file_that_was_named_fails_if_it_has_no_text(kb_run: Run, folde
     assert counts(answer(kb_run, "add", str(folder / "really-text.jpg"))) == {"added": 1}
 
 
-def test_keys_and_junk_inside_an_archive_are_left_out_with_a_warning(kb_run: Run, folder: Path) -> None:
+def test_keys_and_junk_inside_an_archive_are_left_out_with_a_warning(
+    kb_run: Run, folder: Path
+) -> None:
     members = {
         "id_rsa": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
         "conf/.env": "TOKEN=abc",
@@ -245,7 +264,9 @@ def test_keys_and_junk_inside_an_archive_are_left_out_with_a_warning(kb_run: Run
     paths = [item["path"] for item in answer(kb_run, "list")["data"]]
 
     assert "notes/a.zip/ok.md" in paths
-    assert [path for path in paths if path.startswith("notes/a.zip/") and not path.endswith("ok.md")] == []
+    assert [
+        path for path in paths if path.startswith("notes/a.zip/") and not path.endswith("ok.md")
+    ] == []
 
 
 def test_a_warning_names_keys_inside_an_archive(kb_run: Run, folder: Path) -> None:
@@ -255,7 +276,10 @@ def test_a_warning_names_keys_inside_an_archive(kb_run: Run, folder: Path) -> No
 
     said = kb_run("add", str(folder)).stderr
 
-    assert "private keys or credentials left out: notes/a.zip/id_rsa; --all adds them, but none from inside another file" in said
+    assert (
+        "private keys or credentials left out: notes/a.zip/id_rsa; --all adds them, but none from inside another file"
+        in said
+    )
 
 
 def test_images_inside_an_archive_are_left_out_too(kb_run: Run, folder: Path) -> None:
@@ -278,11 +302,15 @@ def test_what_should_be_text_and_cannot_be_read_fails_by_name(kb_run: Run, folde
     done = kb_run("add", str(folder))
 
     assert done.returncode == 1
-    assert "failed: notes/broken.pdf: " in done.stderr and "failed: notes/garbage.md: " in done.stderr
+    assert (
+        "failed: notes/broken.pdf: " in done.stderr and "failed: notes/garbage.md: " in done.stderr
+    )
     assert done.stdout == "1 added, 0 updated, 0 unchanged, 2 failed\n"
 
 
-def test_a_plugin_that_reads_images_is_given_them(kb_run: Run, kb_home: Path, kb_plugin: Install, folder: Path) -> None:
+def test_a_plugin_that_reads_images_is_given_them(
+    kb_run: Run, kb_home: Path, kb_plugin: Install, folder: Path
+) -> None:
     kb_plugin(
         "reader",
         READER,
@@ -295,21 +323,33 @@ def test_a_plugin_that_reads_images_is_given_them(kb_run: Run, kb_home: Path, kb
 # Long texts
 
 
-def test_a_text_that_is_too_long_is_read_up_to_the_limit_and_that_is_said(kb_run: Run, folder: Path) -> None:
+def test_a_text_that_is_too_long_is_read_up_to_the_limit_and_that_is_said(
+    kb_run: Run, folder: Path
+) -> None:
     log = folder / "big.log"
-    log.write_text("".join(f"line {number} of the log\n" for number in range(2000)), encoding="utf-8")
+    log.write_text(
+        "".join(f"line {number} of the log\n" for number in range(2000)), encoding="utf-8"
+    )
     table = folder / "big.csv"
-    table.write_text("name,value\n" + "".join(f"row {number},{number}\n" for number in range(2000)), encoding="utf-8")
+    table.write_text(
+        "name,value\n" + "".join(f"row {number},{number}\n" for number in range(2000)),
+        encoding="utf-8",
+    )
     limit = {"KB_MAX_TEXT_CHARS": "20000"}
 
     done = kb_run("add", str(folder), **limit)
 
     assert done.returncode == 0
     assert done.stdout == "3 added, 0 updated, 0 unchanged, 0 failed\n"
-    assert "shortened: notes/big.log: the first " in done.stderr and "shortened: notes/big.csv: the first " in done.stderr
+    assert (
+        "shortened: notes/big.log: the first " in done.stderr
+        and "shortened: notes/big.csv: the first " in done.stderr
+    )
     document = shown(kb_run)["notes/big.log"]
     cut = document["metadata"]["truncated"]
-    assert 10_000 < cut["kept"] <= 20_000 and cut["characters"] == len(log.read_text(encoding="utf-8"))
+    assert 10_000 < cut["kept"] <= 20_000 and cut["characters"] == len(
+        log.read_text(encoding="utf-8")
+    )
     text = kb_run("show", str(document["id"]), "--file", **limit).stdout
     assert text == log.read_text(encoding="utf-8")
     assert answer(kb_run, "search", "line 12 of the log", "--mode", "lexical", **limit)["hits"]
@@ -324,7 +364,9 @@ def test_a_text_that_is_too_long_is_read_up_to_the_limit_and_that_is_said(kb_run
 
 def interrupted(command: list[str], ready: Callable[[], bool]) -> tuple[int, str]:
     """Run kb, press Ctrl-C as soon as it is ready, and return its exit code and messages."""
-    process = subprocess.Popen([sys.executable, "-m", "kb_framework", *command], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kb_framework", *command], stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not ready():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -332,22 +374,34 @@ def interrupted(command: list[str], ready: Callable[[], bool]) -> tuple[int, str
     return process.returncode, messages
 
 
-def test_an_interrupted_add_says_what_was_done_and_how_to_continue(kb_home: Path, kb_run: Run, tmp_path: Path) -> None:
+def test_an_interrupted_add_says_what_was_done_and_how_to_continue(
+    kb_home: Path, kb_run: Run, tmp_path: Path
+) -> None:
     many = tmp_path / "many"
     many.mkdir()
     for number in range(600):
-        (many / f"{number}.md").write_text(f"# {number}\n\n" + f"word{number} " * 300, encoding="utf-8")
+        (many / f"{number}.md").write_text(
+            f"# {number}\n\n" + f"word{number} " * 300, encoding="utf-8"
+        )
 
-    code, messages = interrupted(["add", str(many)], lambda: len(list((kb_home / "files").glob("??/*"))) > 20)
+    code, messages = interrupted(
+        ["add", str(many)], lambda: len(list((kb_home / "files").glob("??/*"))) > 20
+    )
 
     assert code == 130
     found = re.search(r"kb: interrupted: (\d+) added.*; the same command continues", messages)
     assert found, messages
     assert int(found[1]) == len(shown_ids(kb_run))
-    assert counts(answer(kb_run, "add", str(many))) == {"added": 600 - int(found[1]), "unchanged": int(found[1])}
+    assert counts(answer(kb_run, "add", str(many))) == {
+        "added": 600 - int(found[1]),
+        "unchanged": int(found[1]),
+    }
 
 
 def shown_ids(kb_run: Run) -> set[int]:
     pages = answer(kb_run, "list", "--per-page", "100")["meta"]["total_pages"]
-    listed = (answer(kb_run, "list", "--per-page", "100", "--page", str(page + 1))["data"] for page in range(pages))
+    listed = (
+        answer(kb_run, "list", "--per-page", "100", "--page", str(page + 1))["data"]
+        for page in range(pages)
+    )
     return {item["id"] for page in listed for item in page}

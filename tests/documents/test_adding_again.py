@@ -32,7 +32,9 @@ def test_a_file_that_is_there_gets_the_tags_it_lacks(kb_engine: Engine) -> None:
     # A title may have been chosen by a person.
     assert again["document"]["title"] == "known.md"
     assert kb_engine.add_file("known.md", b"what is known", tags="a")["tags_added"] == []
-    assert [hit["doc_id"] for hit in kb_engine.search("known", tags=["b"], mode="lexical")["hits"]] == [number]
+    assert [
+        hit["doc_id"] for hit in kb_engine.search("known", tags=["b"], mode="lexical")["hits"]
+    ] == [number]
 
 
 def test_a_guard_of_tags_refuses_them_here_too(kb_home: Path, kb_plugin: Install) -> None:
@@ -46,7 +48,9 @@ def test_a_guard_of_tags_refuses_them_here_too(kb_home: Path, kb_plugin: Install
 
 
 @pytest.mark.parametrize("command", ["add", "sync"])
-def test_a_folder_added_again_with_tags_is_tagged(kb_engine: Engine, kb_run: Run, tmp_path: Path, command: str) -> None:
+def test_a_folder_added_again_with_tags_is_tagged(
+    kb_engine: Engine, kb_run: Run, tmp_path: Path, command: str
+) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     for name in ("one", "two"):
@@ -63,7 +67,9 @@ def test_a_folder_added_again_with_tags_is_tagged(kb_engine: Engine, kb_run: Run
     assert kb_engine.list_documents()["meta"]["total"] == 2
 
 
-def test_a_changed_file_gets_the_tags_it_lacks(kb_engine: Engine, kb_run: Run, tmp_path: Path) -> None:
+def test_a_changed_file_gets_the_tags_it_lacks(
+    kb_engine: Engine, kb_run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "plan.md"
     path.write_text("the plan of spring")
     assert kb_run("add", str(path), "--tags", "mine").returncode == 0

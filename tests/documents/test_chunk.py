@@ -20,8 +20,12 @@ SENTENCE = "pods run on nodes and every node has a kubelet which talks to the se
 VOCABULARY = tuple(re.findall(r"\w+", SENTENCE))
 
 
-def chunked(text: str, markdown: bool = True, pages: tuple[tuple[int, int], ...] = ()) -> list[ChunkText]:
-    return by_structure(Extracted(text, media="markdown" if markdown else "text", markdown=markdown, pages=pages))
+def chunked(
+    text: str, markdown: bool = True, pages: tuple[tuple[int, int], ...] = ()
+) -> list[ChunkText]:
+    return by_structure(
+        Extracted(text, media="markdown" if markdown else "text", markdown=markdown, pages=pages)
+    )
 
 
 def paths(chunks: list[ChunkText]) -> list[list[str]]:
@@ -30,7 +34,9 @@ def paths(chunks: list[ChunkText]) -> list[list[str]]:
 
 def sentences(count: int, seed: int = 0) -> str:
     chance = random.Random(seed)
-    return " ".join(" ".join(chance.choices(VOCABULARY, k=12)).capitalize() + "." for _ in range(count))
+    return " ".join(
+        " ".join(chance.choices(VOCABULARY, k=12)).capitalize() + "." for _ in range(count)
+    )
 
 
 def locate(text: str, chunks: list[ChunkText]) -> list[tuple[int, int]]:
@@ -59,16 +65,51 @@ def check(text: str, chunks: list[ChunkText]) -> None:
 
 
 lines = st.one_of(
-    st.sampled_from(["", "# One", "## Two {#2} #", "### 3", "Title", "===", "---", "```python", "```", "~~~", "<!--", "-->"]),
-    st.sampled_from(["", "- item", "  - deep", "12. no", "> quoted", "| a | b |", "|---|---|", "***", "\tcode", "#", "a:"]),
+    st.sampled_from(
+        [
+            "",
+            "# One",
+            "## Two {#2} #",
+            "### 3",
+            "Title",
+            "===",
+            "---",
+            "```python",
+            "```",
+            "~~~",
+            "<!--",
+            "-->",
+        ]
+    ),
+    st.sampled_from(
+        [
+            "",
+            "- item",
+            "  - deep",
+            "12. no",
+            "> quoted",
+            "| a | b |",
+            "|---|---|",
+            "***",
+            "\tcode",
+            "#",
+            "a:",
+        ]
+    ),
     st.text(alphabet="ab .!?\t\u3000가나か漢字、。é\u0301😀\u200d#`|-*", max_size=60),
-    st.builds(lambda word, count: word * count, st.sampled_from(["word ", "가", "x", "字。", "Ends. "]), st.integers(1, 700)),
+    st.builds(
+        lambda word, count: word * count,
+        st.sampled_from(["word ", "가", "x", "字。", "Ends. "]),
+        st.integers(1, 700),
+    ),
 )
 
 
 @settings(max_examples=150)
 @given(st.lists(lines, max_size=60), st.booleans())
-def test_chunks_are_exact_slices_that_hold_all_text_once_and_in_order(parts: list[str], markdown: bool):
+def test_chunks_are_exact_slices_that_hold_all_text_once_and_in_order(
+    parts: list[str], markdown: bool
+):
     text = "\n".join(parts)
     check(text, chunked(text, markdown))
 
@@ -87,11 +128,17 @@ def test_a_chunk_knows_its_headings_and_lines():
     text = f"# Guide\n\n{sentences(10)}\n\n## Install {{#install}} ##\n\n{sentences(10, 1)}\n\n## Use\n\n{sentences(10, 2)}\n"
     chunks = chunked(text)
     assert paths(chunks) == [["Guide"], ["Guide", "Install"], ["Guide", "Use"]]
-    assert [(chunk.metadata["line_start"], chunk.metadata["line_end"]) for chunk in chunks] == [(1, 3), (5, 7), (9, 11)]
+    assert [(chunk.metadata["line_start"], chunk.metadata["line_end"]) for chunk in chunks] == [
+        (1, 3),
+        (5, 7),
+        (9, 11),
+    ]
 
 
 def test_a_heading_without_text_opens_the_chunk_after_it():
-    chunks = chunked(f"# Guide\n\n## Install\n\n### Linux\n\n{sentences(12)}\n\n### Other\n\n{sentences(12, 1)}")
+    chunks = chunked(
+        f"# Guide\n\n## Install\n\n### Linux\n\n{sentences(12)}\n\n### Other\n\n{sentences(12, 1)}"
+    )
     assert paths(chunks) == [["Guide", "Install", "Linux"], ["Guide", "Install", "Other"]]
     assert chunks[0].content.startswith("# Guide\n\n## Install\n\n### Linux\n\n")
 
@@ -108,7 +155,9 @@ def test_long_sections_do_not_share_a_chunk_though_both_would_fit():
 
 
 def test_small_sections_share_a_chunk_under_their_common_heading():
-    text = "# Questions\n\n" + "\n\n".join(f"## Question {n}\n\n{sentences(1, n)}" for n in range(60))
+    text = "# Questions\n\n" + "\n\n".join(
+        f"## Question {n}\n\n{sentences(1, n)}" for n in range(60)
+    )
     chunks = chunked(text)
     assert 5 <= len(chunks) <= 12
     assert paths(chunks) == [["Questions"]] * len(chunks)
@@ -126,15 +175,23 @@ def test_underlined_headings_count_as_headings():
     assert paths(chunks) == [["Guide"], ["Guide", "Install"]]
 
 
-@pytest.mark.parametrize("opening, closing", [("```sh", "```"), ("~~~~", "~~~~"), ("<!-- note", "-->")])
+@pytest.mark.parametrize(
+    "opening, closing", [("```sh", "```"), ("~~~~", "~~~~"), ("<!-- note", "-->")]
+)
 def test_headings_inside_code_and_comments_are_none(opening: str, closing: str):
-    chunks = chunked(f"# Real\n\n{opening}\n# not a heading\n\nTitle\n===\n{closing}\n\n{sentences(40)}")
+    chunks = chunked(
+        f"# Real\n\n{opening}\n# not a heading\n\nTitle\n===\n{closing}\n\n{sentences(40)}"
+    )
     assert paths(chunks) == [["Real"]] * len(chunks)
     assert len(chunks) > 1
 
 
 def test_a_fence_below_the_maximum_is_never_cut():
-    fence = "```python\n" + "\n\n".join(f"x{n} = call(first, second)  # {n}" for n in range(40)) + "\n```"
+    fence = (
+        "```python\n"
+        + "\n\n".join(f"x{n} = call(first, second)  # {n}" for n in range(40))
+        + "\n```"
+    )
     chunks = chunked(f"# Code\n\n{sentences(9)}\n\n{fence}\n\n{sentences(9, 1)}")
     assert [chunk for chunk in chunks if fence in chunk.content]
 
@@ -143,7 +200,11 @@ def test_a_fence_above_the_maximum_is_cut_between_lines():
     code = [f"x{n} = call(first, second)  # {n}" for n in range(400)]
     chunks = chunked("```python\n" + "\n".join(code) + "\n```")
     assert len(chunks) > 5
-    assert [line for chunk in chunks for line in chunk.content.split("\n")] == ["```python", *code, "```"]
+    assert [line for chunk in chunks for line in chunk.content.split("\n")] == [
+        "```python",
+        *code,
+        "```",
+    ]
 
 
 def test_a_long_table_is_cut_between_rows_and_the_rest_knows_its_head():
@@ -199,11 +260,17 @@ def documents() -> dict[str, list[str]]:
     chance = random.Random(7)
     prose = [sentences(chance.randrange(1, 12), n) for n in range(150)]
     return {
-        "sections": [f"{'##' if n % 5 else '#'} Part {n}\n\n{text}" if n % 2 else text for n, text in enumerate(prose)],
+        "sections": [
+            f"{'##' if n % 5 else '#'} Part {n}\n\n{text}" if n % 2 else text
+            for n, text in enumerate(prose)
+        ],
         "paragraphs": prose,
         "equal paragraphs": [sentences(10, n)[:600].rsplit(" ", 1)[0] for n in range(150)],
         "questions": [f"## Question {n}\n\n{sentences(2, n)}" for n in range(300)],
-        "korean": [" ".join("".join(chance.choices("가나다라마바사아자차", k=3)) for _ in range(30)) for _ in range(150)],
+        "korean": [
+            " ".join("".join(chance.choices("가나다라마바사아자차", k=3)) for _ in range(30))
+            for _ in range(150)
+        ],
     }
 
 
@@ -225,9 +292,14 @@ def test_an_edit_leaves_most_chunks_as_they_are(kind: str, place: int):
 
 
 def test_a_line_more_in_a_log_leaves_most_chunks_as_they_are():
-    log = [f"2024-01-01 12:{n // 60 % 60:02}:{n % 60:02} INFO request {n} was handled" for n in range(2_000)]
+    log = [
+        f"2024-01-01 12:{n // 60 % 60:02}:{n % 60:02} INFO request {n} was handled"
+        for n in range(2_000)
+    ]
     before = chunked("\n".join(log), markdown=False)
-    after = chunked("\n".join([*log[:1000], "2024-01-01 12:00:00 WARN something", *log[1000:]]), markdown=False)
+    after = chunked(
+        "\n".join([*log[:1000], "2024-01-01 12:00:00 WARN something", *log[1000:]]), markdown=False
+    )
     assert kept(before, after) >= 0.8
 
 
@@ -264,4 +336,6 @@ def test_hostile_text_takes_linear_time(kind: str):
     chunks = chunked(HOSTILE[kind])
     assert time.process_time() - started < 10
     assert all(chunk.metadata["token_count"] <= MAXIMUM for chunk in chunks)
-    assert sum(len("".join(chunk.content.split())) for chunk in chunks) == len("".join(HOSTILE[kind].split()))
+    assert sum(len("".join(chunk.content.split())) for chunk in chunks) == len(
+        "".join(HOSTILE[kind].split())
+    )

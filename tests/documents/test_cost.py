@@ -15,7 +15,9 @@ from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
 
 # Steps of a plan that look through all the documents or chunks of an organization, or of everybody.
-WALK = re.compile(r"SCAN (chunks|documents|sources)\b|SEARCH (chunks|documents|sources) .*\(organization_id=\?\)$")
+WALK = re.compile(
+    r"SCAN (chunks|documents|sources)\b|SEARCH (chunks|documents|sources) .*\(organization_id=\?\)$"
+)
 
 
 @pytest.fixture
@@ -63,7 +65,10 @@ def statements_per_document(kb: KB) -> float:
         seen: list[str] = []
         listener = lambda *a: seen.append(a[2])  # noqa: E731 - it is taken away again
         event.listen(kb.store.engine.writer, "before_cursor_execute", listener)
-        several = [(f"# {files} {i}\n\ntext {i}".encode(), f"{i}.md", {"source": f"/{files}/{i}.md"}) for i in range(files)]
+        several = [
+            (f"# {files} {i}\n\ntext {i}".encode(), f"{i}.md", {"source": f"/{files}/{i}.md"})
+            for i in range(files)
+        ]
         assert all(item.response for item in kb.services["documents"].add_files(several, Actor()))
         event.remove(kb.store.engine.writer, "before_cursor_execute", listener)
         return len(seen)
@@ -72,7 +77,9 @@ def statements_per_document(kb: KB) -> float:
     return (count(8) - few) / 7
 
 
-def test_documents_are_written_by_statements_for_all_of_them(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_written_by_statements_for_all_of_them(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "legalhold")
     kb = open_kb()
     try:

@@ -112,7 +112,10 @@ def test_a_tag_is_renamed_and_merged(kb_engine: Engine) -> None:
     kb_engine.rename_tag("draft", "sketch")
     with pytest.raises(EngineError) as too_many:
         kb_engine.merge_tags(["sketch", "wip"], "open")
-    assert (too_many.value.http_status, too_many.value.body["error"]) == (409, "safety_threshold_exceeded")
+    assert (too_many.value.http_status, too_many.value.body["error"]) == (
+        409,
+        "safety_threshold_exceeded",
+    )
     kb_engine.merge_tags(["sketch", "wip"], "open", force=True)
 
     assert kb_engine.list_tags()["data"] == [{"tag": "open", "count": 2}]

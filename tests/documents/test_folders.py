@@ -19,14 +19,20 @@ def write(root: Path, *names: str, text: str = "x") -> None:
 
 
 def names(root: Path, **patterns) -> list[str]:
-    return [file.shown.removeprefix(f"{root.name}/") for file in list_folder(root, **patterns).files]
+    return [
+        file.shown.removeprefix(f"{root.name}/") for file in list_folder(root, **patterns).files
+    ]
 
 
 def test_files_of_all_levels_are_listed_by_their_way_from_the_folder(tmp_path: Path) -> None:
     root = tmp_path / "notes"
     write(root, "b.md", "a/c.md", "a/b/d.txt")
 
-    assert [file.shown for file in list_folder(root).files] == ["notes/a/b/d.txt", "notes/a/c.md", "notes/b.md"]
+    assert [file.shown for file in list_folder(root).files] == [
+        "notes/a/b/d.txt",
+        "notes/a/c.md",
+        "notes/b.md",
+    ]
 
 
 def test_hidden_files_are_left_out(tmp_path: Path) -> None:
@@ -36,7 +42,16 @@ def test_hidden_files_are_left_out(tmp_path: Path) -> None:
 
 
 def test_ignore_files_work_as_with_git(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", "a.log", "keep.log", "build/x.md", "sub/b.log", "sub/c.md", "sub/deep/only.md")
+    write(
+        tmp_path,
+        "a.md",
+        "a.log",
+        "keep.log",
+        "build/x.md",
+        "sub/b.log",
+        "sub/c.md",
+        "sub/deep/only.md",
+    )
     write(tmp_path, ".gitignore", text="*.log\nbuild/\n!keep.log\n")
     write(tmp_path, "sub/.kbignore", text="c.md\n!b.log\n/deep/\n")
 
@@ -52,7 +67,10 @@ def test_patterns_include_and_exclude(tmp_path: Path) -> None:
 
 def left_out(root: Path, **options) -> dict[str, list[str]]:
     found = list_folder(root, **options).left_out
-    return {reason: [place.removeprefix(f"{root.name}/") for place in places] for reason, places in found.items()}
+    return {
+        reason: [place.removeprefix(f"{root.name}/") for place in places]
+        for reason, places in found.items()
+    }
 
 
 def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
@@ -93,11 +111,15 @@ def test_names_that_are_not_utf8_are_listed_and_lead_back_to_their_files(tmp_pat
     files = list_folder(tmp_path).files
 
     assert len(files) == len(raw)
-    assert {file.place.read_text(encoding="utf-8") for file in files if file.place} == {f"text {n}" for n in range(len(raw))}
+    assert {file.place.read_text(encoding="utf-8") for file in files if file.place} == {
+        f"text {n}" for n in range(len(raw))
+    }
     assert len({file.source for file in files}) == len(raw)
     for file in files:
         assert file.shown.isprintable() and unicodedata.is_normalized("NFC", file.shown)
-    assert [file.shown.partition("/")[2] for file in files if "bad" in file.shown] == [r"bad\xff\xfe.md"]
+    assert [file.shown.partition("/")[2] for file in files if "bad" in file.shown] == [
+        r"bad\xff\xfe.md"
+    ]
 
 
 # What is left out
@@ -115,7 +137,9 @@ def test_links_are_never_followed_and_are_counted(tmp_path: Path) -> None:
 
     assert names(tmp_path / "in") == ["a.md"]
     assert names(tmp_path / "in", everything=True) == ["a.md"]
-    assert left_out(tmp_path / "in") == {"link": ["broken.md", "to-file.md", "to-folder", "to-self.md"]}
+    assert left_out(tmp_path / "in") == {
+        "link": ["broken.md", "to-file.md", "to-folder", "to-self.md"]
+    }
 
 
 def test_what_is_not_a_regular_file_is_left_out(tmp_path: Path) -> None:
@@ -129,15 +153,38 @@ def test_what_is_not_a_regular_file_is_left_out(tmp_path: Path) -> None:
 
 def test_keys_junk_and_caches_are_left_out_unless_everything_is_wanted(tmp_path: Path) -> None:
     keys = ["id_rsa", "keys/id_ed25519", "vault.kdbx", "prod.env", "store.p12"]
-    junk = ["web/node_modules/x/README.md", "venv/lib/a.md", "src/__pycache__/m.txt", "rust/target/doc/a.md", "~$draft.docx"]
-    write(tmp_path, "a.md", "id_rsa.pub", "target/kept.md", *keys, *junk, "venv/pyvenv.cfg", ".hidden.md")
-    write(tmp_path, "rust/target/CACHEDIR.TAG", text="Signature: 8a477f597d28d172789f06886806bc55\n")
+    junk = [
+        "web/node_modules/x/README.md",
+        "venv/lib/a.md",
+        "src/__pycache__/m.txt",
+        "rust/target/doc/a.md",
+        "~$draft.docx",
+    ]
+    write(
+        tmp_path,
+        "a.md",
+        "id_rsa.pub",
+        "target/kept.md",
+        *keys,
+        *junk,
+        "venv/pyvenv.cfg",
+        ".hidden.md",
+    )
+    write(
+        tmp_path, "rust/target/CACHEDIR.TAG", text="Signature: 8a477f597d28d172789f06886806bc55\n"
+    )
     write(tmp_path, "target/CACHEDIR.TAG", text="a text about caches")
 
     assert names(tmp_path) == ["a.md", "id_rsa.pub", "target/CACHEDIR.TAG", "target/kept.md"]
     found = left_out(tmp_path)
     assert sorted(found.pop("secret")) == sorted(keys)
-    assert sorted(found.pop("junk")) == ["rust/target/", "src/__pycache__/", "venv/", "web/node_modules/", "~$draft.docx"]
+    assert sorted(found.pop("junk")) == [
+        "rust/target/",
+        "src/__pycache__/",
+        "venv/",
+        "web/node_modules/",
+        "~$draft.docx",
+    ]
     assert found == {"hidden": [".hidden.md"]}
     everything = names(tmp_path, everything=True)
     assert set(everything) >= {*keys, *junk, ".hidden.md"}
@@ -185,14 +232,22 @@ def test_an_ignore_file_that_cannot_be_used_ignores_nothing(tmp_path: Path) -> N
         (b"\n-----BEGIN PRIVATE KEY-----\nMIIE\n", "server.txt", True),
         (b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n", "me.asc", True),
         (b"PuTTY-User-Key-File-2: ssh-rsa\n", "putty", True),
-        (b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n-----BEGIN RSA PRIVATE KEY-----\nMII\n", "all.pem", True),
+        (
+            b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n-----BEGIN RSA PRIVATE KEY-----\nMII\n",
+            "all.pem",
+            True,
+        ),
         (b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n", "ca.pem", False),
         (b"-----BEGIN PUBLIC KEY-----\nMII\n", "public.pem", False),
         (b"\xef\xbb\xbf-----BEGIN RSA PRIVATE KEY-----\nMII\n", "a.txt", True),
         ("-----BEGIN RSA PRIVATE KEY-----\nMII\n".encode("utf-16"), "a.txt", True),
         (b"Bag Attributes\n    friendlyName: a\n-----BEGIN PRIVATE KEY-----\nMII\n", "a.txt", True),
         (b"# created: 2024-01-01\n# public key: age1q\nAGE-SECRET-KEY-1QQQ\n", "a.txt", True),
-        (b'{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}', "a.json", True),
+        (
+            b'{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}',
+            "a.json",
+            True,
+        ),
         (b"MII\n" * 20_000 + b"-----BEGIN PRIVATE KEY-----\n", "chain.pem", True),
         (b'{"public_key": "-----BEGIN PUBLIC KEY-----"}', "a.json", False),
         (b"# How to make keys\n\n-----BEGIN RSA PRIVATE KEY-----\n", "keys.md", False),
@@ -211,7 +266,10 @@ def test_files_without_text_are_known_by_their_names_unless_something_reads_them
 
 
 def test_what_was_left_out_is_counted_in_words() -> None:
-    assert counted({"hidden": ["a", "b"], "image": ["c"], "odd": ["d", "e"], "link": []}) == "1 image, 2 hidden, 2 odd files"
+    assert (
+        counted({"hidden": ["a", "b"], "image": ["c"], "odd": ["d", "e"], "link": []})
+        == "1 image, 2 hidden, 2 odd files"
+    )
 
 
 # Reading

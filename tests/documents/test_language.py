@@ -66,7 +66,12 @@ def test_too_little_text_and_code_have_no_language(text: str):
 
 
 def test_a_korean_text_full_of_english_names_is_korean():
-    assert detect("Kubernetes 클러스터에서 Deployment 리소스와 ReplicaSet 컨트롤러를 사용하여 Pod 를 관리한다.") == "ko"
+    assert (
+        detect(
+            "Kubernetes 클러스터에서 Deployment 리소스와 ReplicaSet 컨트롤러를 사용하여 Pod 를 관리한다."
+        )
+        == "ko"
+    )
 
 
 def test_an_english_text_with_a_japanese_name_is_english():
@@ -98,7 +103,9 @@ def test_a_document_takes_milliseconds():
     assert (time.process_time() - started) / (len(texts) * 4) < 0.02
 
 
-@pytest.mark.parametrize("collection, language", [("jsquad", "ja"), ("ko-strategyqa-facts", "ko"), ("scifact", "en")])
+@pytest.mark.parametrize(
+    "collection, language", [("jsquad", "ja"), ("ko-strategyqa-facts", "ko"), ("scifact", "en")]
+)
 def test_the_texts_of_a_collection_are_in_its_language(collection: str, language: str):
     plain = SHARED / collection / "corpus.jsonl"
     packed = plain.with_name("corpus.jsonl.gz")

@@ -33,7 +33,9 @@ def test_front_matter_gives_title_tags_and_metadata():
 
 
 def test_front_matter_may_be_toml():
-    file = read('+++\ntitle = "Pods"\ntags = ["a", "b"]\nwhen = 2024-05-06T07:08:09Z\n[nested]\nkey = [1, 2]\n+++\nBody.\n')
+    file = read(
+        '+++\ntitle = "Pods"\ntags = ["a", "b"]\nwhen = 2024-05-06T07:08:09Z\n[nested]\nkey = [1, 2]\n+++\nBody.\n'
+    )
     assert (file.title, file.tags) == ("Pods", ("a", "b"))
     assert file.metadata == {"when": "2024-05-06T07:08:09+00:00", "nested": {"key": [1, 2]}}
 
@@ -82,19 +84,31 @@ def test_what_is_no_front_matter_is_text(text: str):
     assert "".join("".join(body(text)).split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize("head", ["---\ntitle: {0}\ntags: [{0}, a]\n---\n", "+++\ntitle = {0}\ntags = [{0}, 'a']\n+++\n"])
+@pytest.mark.parametrize(
+    "head", ["---\ntitle: {0}\ntags: [{0}, a]\n---\n", "+++\ntitle = {0}\ntags = [{0}, 'a']\n+++\n"]
+)
 def test_a_number_with_thousands_of_digits_does_not_fail_the_file(head: str):
     file = read(head.format("0x" + "f" * 5_000) + "Body.\n")
     assert (file.title, file.tags) == (None, ("a",))
 
 
 def test_metadata_is_always_json_and_bounded():
-    head = "a: .nan\nb: .inf\nc: !!binary aGVsbG8=\nd: !!set {x, y}\n1: one\ne: " + "9" * 40 + "\nf: " + "x" * 9_000
+    head = (
+        "a: .nan\nb: .inf\nc: !!binary aGVsbG8=\nd: !!set {x, y}\n1: one\ne: "
+        + "9" * 40
+        + "\nf: "
+        + "x" * 9_000
+    )
     deep = "g: " + "[" * 30 + "]" * 30
     many = "\n".join(f"k{n}: {n}" for n in range(300))
     metadata = read(f"---\n{head}\n{deep}\n{many}\n---\nBody.").metadata
     assert len(json.dumps(metadata, allow_nan=False)) < 10_000
-    assert (metadata["1"], metadata["a"], metadata["e"], len(metadata["f"])) == ("one", None, None, 2_000)
+    assert (metadata["1"], metadata["a"], metadata["e"], len(metadata["f"])) == (
+        "one",
+        None,
+        None,
+        2_000,
+    )
 
 
 def test_a_file_of_front_matter_alone_is_found_by_it():
@@ -114,15 +128,28 @@ TRADITIONAL = "這是一個用中文寫成的段落，說明如何自動部署�
 RUSSIAN = "Это русский текст о том, как автоматически развёртывать приложения и управлять ими.\nВторая строка.\n"
 FRENCH = "Le comité a décidé de publier le rapport à la fin de l'été, où tout sera prêt.\nDeuxième ligne, ça va.\n"
 GERMAN = "Die Größe der Übersicht hängt von den Änderungen ab; äußerst schöne Grüße.\n"
-POLISH = "Komitet postanowił, że książka będzie wydana w przyszłym miesiącu; źródła są już w całości.\n"
-TURKISH = "Komite, raporun geçen yılın rakamlarıyla birlikte yayımlanmasına karar verdi; şöyle değil.\n"
+POLISH = (
+    "Komitet postanowił, że książka będzie wydana w przyszłym miesiącu; źródła są już w całości.\n"
+)
+TURKISH = (
+    "Komite, raporun geçen yılın rakamlarıyla birlikte yayımlanmasına karar verdi; şöyle değil.\n"
+)
 
 
 @pytest.mark.parametrize(
     "text, encoding",
     [
-        *((text, encoding) for text in (KOREAN, FRENCH) for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32")),
-        *((text, f"utf-{bits}-{order}") for text in (KOREAN, RUSSIAN, FRENCH) for bits in (16, 32) for order in ("le", "be")),
+        *(
+            (text, encoding)
+            for text in (KOREAN, FRENCH)
+            for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32")
+        ),
+        *(
+            (text, f"utf-{bits}-{order}")
+            for text in (KOREAN, RUSSIAN, FRENCH)
+            for bits in (16, 32)
+            for order in ("le", "be")
+        ),
         (KOREAN, "cp949"),
         (JAPANESE, "shift_jis"),
         (JAPANESE, "euc_jp"),
@@ -174,14 +201,23 @@ def test_real_files_in_many_encodings_are_read():
     if not folder.is_dir():
         pytest.skip("no files in other encodings in the shared data (KB_SHARED_DATA)")
     # EUC-TW is unknown to Python; TIS-620 files use the quotation marks that cp874 adds.
-    codecs = {"SHIFT_JIS": "cp932", "EUC-KR": "cp949", "GB2312": "gb18030", "TIS-620": "cp874", "MacCyrillic": "mac_cyrillic"}
+    codecs = {
+        "SHIFT_JIS": "cp932",
+        "EUC-KR": "cp949",
+        "GB2312": "gb18030",
+        "TIS-620": "cp874",
+        "MacCyrillic": "mac_cyrillic",
+    }
     wrong = []
     for path in sorted(folder.glob("*/*")):
         name = path.parent.name
         if name == "EUC-TW":
             continue
         pieces = name.split("-")
-        codec = codecs.get(name, "-".join(pieces[: 3 if name.startswith("iso") else 2]) if len(pieces) > 2 else name)
+        codec = codecs.get(
+            name,
+            "-".join(pieces[: 3 if name.startswith("iso") else 2]) if len(pieces) > 2 else name,
+        )
         codec = "-".join(pieces[:2]) if name.startswith("windows") else codec
         data = path.read_bytes()
         expected = data.decode(codec).replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")

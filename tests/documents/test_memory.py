@@ -21,10 +21,16 @@ def test_garbage_is_collected_while_files_are_added(kb_home: Path, tmp_path: Pat
     folder = tmp_path / "notes"
     folder.mkdir()
     for number in range(20):
-        (folder / f"{number}.md").write_text(f"# {number}\n\nThe text of {number}.\n", encoding="utf-8")
+        (folder / f"{number}.md").write_text(
+            f"# {number}\n\nThe text of {number}.\n", encoding="utf-8"
+        )
 
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=600, env=dict(os.environ)
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=dict(os.environ),
     )
 
     assert "20 added" in done.stdout, done.stderr

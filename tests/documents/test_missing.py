@@ -56,7 +56,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def curated(here: Here, kb_engine: Engine, notes: Path) -> dict[str, Any]:
     """A synced folder in which one document has tags and a curated chunk."""
     here.sync(notes)
-    document = kb_engine.set_document_tags(documents(kb_engine)["notes/one.md"]["id"], ["legal", "important"])
+    document = kb_engine.set_document_tags(
+        documents(kb_engine)["notes/one.md"]["id"], ["legal", "important"]
+    )
     (chunk,) = kb_engine.get_document_chunks(document["id"])
     kb_engine.set_chunk_policy(chunk["id"], "inspiration_only")
     return document
@@ -67,7 +69,10 @@ def is_as_before(engine: Engine, before: dict[str, Any]) -> bool:
     if now is None:
         return False
     (chunk,) = engine.get_document_chunks(now["id"])
-    same = [now[name] == before[name] for name in ("id", "tags", "title", "content_hash", "created_at", "missing_since")]
+    same = [
+        now[name] == before[name]
+        for name in ("id", "tags", "title", "content_hash", "created_at", "missing_since")
+    ]
     return all(same) and chunk["usage_policy"] == "inspiration_only"
 
 
@@ -81,7 +86,9 @@ def test_a_missing_document_is_found_by_nothing_and_counted_by_nothing(
     assert here.sync(notes) == {"unchanged": 3, "missing": 1}
 
     for mode in ("lexical", "vector", "hybrid"):
-        assert number not in {hit["doc_id"] for hit in kb_engine.search("the text of one", mode=mode)["hits"]}, mode
+        assert number not in {
+            hit["doc_id"] for hit in kb_engine.search("the text of one", mode=mode)["hits"]
+        }, mode
     assert not kb_engine.search("one", doc_id=number)["hits"]
     assert not kb_engine.search("one", mode="lexical", tags=["legal"])["hits"]
     assert "legal" not in json.dumps(kb_engine.search("text", facets=True)["facets"])
@@ -95,7 +102,11 @@ def test_a_missing_document_is_found_by_nothing_and_counted_by_nothing(
     assert number not in {item["id"] for item in documents(kb_engine).values()}
     assert "legal" not in {item["tag"] for item in kb_engine.list_tags()["data"]}
     after = kb_engine.get("/health")["counts"]
-    assert (after["documents"], after["chunks"], after["tags"]) == (before["documents"] - 1, before["chunks"] - 1, 0)
+    assert (after["documents"], after["chunks"], after["tags"]) == (
+        before["documents"] - 1,
+        before["chunks"] - 1,
+        0,
+    )
     preview = kb_engine.bulk_preview("delete", from_id=1)
     assert (preview["matched"], preview["total"]) == (3, 3)
     assert kb_engine.bulk_preview("delete", tags=["legal"])["matched"] == 0
@@ -109,13 +120,17 @@ def test_a_missing_document_is_there_when_asked_for(
     here.sync(notes)
 
     (listed,) = kb_engine.list_documents(missing=True)["data"]
-    assert (listed["id"], listed["tags"]) == (curated["id"], ["important", "legal"]) and listed["missing_since"]
+    assert (listed["id"], listed["tags"]) == (curated["id"], ["important", "legal"]) and listed[
+        "missing_since"
+    ]
     assert kb_engine.get_document(curated["id"]) == listed
     assert kb_engine.get_file(curated["id"]).startswith(b"# one")
     (row,) = json.loads(kb_run("list", "--missing", "--json").stdout)["data"]
     assert row["id"] == curated["id"]
     (job,) = kb_engine.list_jobs(job_type="bulk_missing")["data"]
-    assert json.loads(job["filename"])["documents"] == [{"id": curated["id"], "title": "one", "path": "notes/one.md"}]
+    assert json.loads(job["filename"])["documents"] == [
+        {"id": curated["id"], "title": "one", "path": "notes/one.md"}
+    ]
 
 
 @pytest.mark.parametrize("selection", [{"missing": True}, {"document_ids": None}], ids=str)
@@ -140,7 +155,11 @@ def by_add(here: Here, file: Path) -> None:
 
 @pytest.mark.parametrize("again", [by_sync, by_add])
 def test_the_same_file_is_the_same_document_again(
-    here: Here, kb_engine: Engine, notes: Path, curated: dict[str, Any], again: Callable[[Here, Path], None]
+    here: Here,
+    kb_engine: Engine,
+    notes: Path,
+    curated: dict[str, Any],
+    again: Callable[[Here, Path], None],
 ) -> None:
     file = notes / "one.md"
     kept = file.rename(notes.parent / "kept")
@@ -150,7 +169,9 @@ def test_the_same_file_is_the_same_document_again(
     again(here, file)
 
     assert is_as_before(kb_engine, curated if again is by_sync else {**curated, "path": "one.md"})
-    assert curated["id"] in {hit["doc_id"] for hit in kb_engine.search("text of one", mode="lexical")["hits"]}
+    assert curated["id"] in {
+        hit["doc_id"] for hit in kb_engine.search("text of one", mode="lexical")["hits"]
+    }
     assert here.sync(notes) == {"unchanged": 4}
 
 
@@ -199,7 +220,9 @@ def test_uploading_the_content_of_a_missing_document_brings_it_back_for_good(
     assert is_as_before(kb_engine, curated)
 
 
-def test_a_document_with_another_source_is_not_missing(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_a_document_with_another_source_is_not_missing(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     other = notes.parent / "other"
     other.mkdir()
     shutil.copy(notes / "one.md", other)
@@ -226,12 +249,16 @@ def test_after_its_days_a_missing_document_is_deleted_by_a_job_that_names_it(
     (notes / "three.md").unlink()
     assert here.sync(notes) == {"added": 1, "unchanged": 1, "missing": 1, "removed": 1}
 
-    assert [item["path"] for item in kb_engine.list_documents(missing=True, sort="title")["data"]] == [
+    assert [
+        item["path"] for item in kb_engine.list_documents(missing=True, sort="title")["data"]
+    ] == [
         "notes/three.md",
         "notes/two.md",
     ]
     (job,) = kb_engine.list_jobs(job_type="bulk_delete")["data"]
-    assert json.loads(job["filename"])["documents"] == [{"id": curated["id"], "title": "one", "path": "notes/one.md"}]
+    assert json.loads(job["filename"])["documents"] == [
+        {"id": curated["id"], "title": "one", "path": "notes/one.md"}
+    ]
     (notes / "one.md").write_text("# one\n\nThe text of one.\n", encoding="utf-8")
     assert here.sync(notes) == {"added": 1, "unchanged": 2}
     assert documents(kb_engine)["notes/one.md"]["id"] != curated["id"]
@@ -247,7 +274,9 @@ def test_a_running_engine_deletes_what_has_been_missing_for_too_long(
             (notes / f"{name}.md").unlink()
         here.sync(notes)
         number = engine.list_documents(missing=True)["data"][0]["id"]
-    stored("UPDATE documents SET missing_since = '2020-01-01T00:00:00.000000Z' WHERE id = ?", number)
+    stored(
+        "UPDATE documents SET missing_since = '2020-01-01T00:00:00.000000Z' WHERE id = ?", number
+    )
 
     kb = open_kb()
     kb.plugins.serving(kb.settings, kb.services)
@@ -386,7 +415,13 @@ def unmounted_sub_folder(folder: Path) -> None:
     ],
 )
 def test_too_much_of_a_folder_does_not_become_missing_unless_forced(
-    here: Here, kb_engine: Engine, large: Path, vanish: Callable[[Path], None], matched: int, total: int, where: str
+    here: Here,
+    kb_engine: Engine,
+    large: Path,
+    vanish: Callable[[Path], None],
+    matched: int,
+    total: int,
+    where: str,
 ) -> None:
     (large / "new.md").write_text("new", encoding="utf-8")
     here.sync(large)
@@ -401,7 +436,11 @@ def test_too_much_of_a_folder_does_not_become_missing_unless_forced(
     assert here.code == 1
     assert counts.get("added", 0) == added
     refusal = here.answer["refusal"]
-    assert (refusal["matched"], refusal["total"], Path(refusal["folder"]).name) == (matched, total, where)
+    assert (refusal["matched"], refusal["total"], Path(refusal["folder"]).name) == (
+        matched,
+        total,
+        where,
+    )
     assert f"kb sync {large} --force" in here.answer["refused"]
     assert before.items() <= documents(kb_engine).items()
     assert here.sync(large, force=True)["missing"] == matched
@@ -418,7 +457,9 @@ def test_a_small_sub_folder_may_vanish(here: Here, large: Path) -> None:
     assert here.sync(large)["missing"] == 4
 
 
-def test_a_sub_folder_that_moved_has_not_vanished(here: Here, kb_engine: Engine, large: Path) -> None:
+def test_a_sub_folder_that_moved_has_not_vanished(
+    here: Here, kb_engine: Engine, large: Path
+) -> None:
     before = {item["id"] for item in documents(kb_engine).values()}
     (large / "nas").rename(large / "archive")
 
@@ -467,7 +508,9 @@ def test_a_clock_that_steps_back_while_an_archive_is_read_hides_nothing(
 # Forgetting happens in the transaction that decides it
 
 
-def test_what_was_added_again_since_the_comparison_is_not_forgotten(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_what_was_added_again_since_the_comparison_is_not_forgotten(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes)
     root = notes.resolve().as_posix()
     text = (notes / "one.md").read_text(encoding="utf-8")

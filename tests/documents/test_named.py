@@ -21,19 +21,34 @@ def engine(kb_engine: Engine) -> Engine:
 
 
 @pytest.mark.parametrize(
-    "named", ["1", "Access keys", "access KEYS", "notes/ops/keys.md", "ops/keys.md", "/home/ana/notes/ops/keys.md"]
+    "named",
+    [
+        "1",
+        "Access keys",
+        "access KEYS",
+        "notes/ops/keys.md",
+        "ops/keys.md",
+        "/home/ana/notes/ops/keys.md",
+    ],
 )
 def test_a_document_is_found_by_id_path_or_title(named: str, engine: Engine) -> None:
     assert engine.find_document(named)["id"] == 1
 
 
 def test_a_name_of_several_documents_lists_them(engine: Engine) -> None:
-    with pytest.raises(InvalidInput, match=r"2 documents are called 'keys.md'.*\n.*1  notes/ops/keys.md\n.*2  private/keys.md"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"2 documents are called 'keys.md'.*\n.*1  notes/ops/keys.md\n.*2  private/keys.md",
+    ):
         engine.find_document("keys.md")
 
 
-@pytest.mark.parametrize(("named", "told"), [("keys", "these are near:\n    1  notes"), ("zebra", "title 'zebra'")])
-def test_a_name_that_no_document_has_lists_what_is_near(named: str, told: str, engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("named", "told"), [("keys", "these are near:\n    1  notes"), ("zebra", "title 'zebra'")]
+)
+def test_a_name_that_no_document_has_lists_what_is_near(
+    named: str, told: str, engine: Engine
+) -> None:
     with pytest.raises(NotFound, match=told):
         engine.find_document(named)
 

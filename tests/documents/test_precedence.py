@@ -28,7 +28,9 @@ def text_of(path: Path) -> str:
         return engine.get(f"/documents/{document['id']}/chunks")["data"][0]["content"]
 
 
-def test_a_plugin_replaces_a_built_in_extractor_whatever_its_name(kb_home: Path, kb_plugin: Install, tmp_path: Path) -> None:
+def test_a_plugin_replaces_a_built_in_extractor_whatever_its_name(
+    kb_home: Path, kb_plugin: Install, tmp_path: Path
+) -> None:
     path = tmp_path / "a.md"
     path.write_text("a river")
     kb_plugin("zebra", reader("zebra"), module="kb_zebra")
@@ -46,7 +48,9 @@ def test_an_extractor_with_a_low_precedence_leaves_files_to_the_built_in_one(
     assert text_of(path) == "a river"
 
 
-def test_kb_plugins_names_the_extractor_that_is_not_used(kb_home: Path, kb_plugin: Install, kb_run: Run) -> None:
+def test_kb_plugins_names_the_extractor_that_is_not_used(
+    kb_home: Path, kb_plugin: Install, kb_run: Run
+) -> None:
     kb_plugin("zebra", reader("zebra"), module="kb_zebra")
 
     plugins = {info["name"]: info for info in json.loads(kb_run("plugins", "--json").stdout)}
@@ -58,11 +62,16 @@ def test_kb_plugins_names_the_extractor_that_is_not_used(kb_home: Path, kb_plugi
     assert plugins["zebra"]["shadowed"] == []
 
 
-def test_two_plugins_with_equal_precedence_clash_by_name(kb_home: Path, kb_plugin: Install, kb_run: Run) -> None:
+def test_two_plugins_with_equal_precedence_clash_by_name(
+    kb_home: Path, kb_plugin: Install, kb_run: Run
+) -> None:
     kb_plugin("zebra", reader("zebra"), module="kb_zebra")
     kb_plugin("yak", reader("yak"), module="kb_yak")
 
     plugins = {info["name"]: info for info in json.loads(kb_run("plugins", "--json").stdout)}
 
     assert (plugins["yak"]["state"], plugins["zebra"]["state"]) == ("active", "failed")
-    assert "'yak' of 'yak' and 'zebra' of 'zebra' both read 'markdown' with precedence 100" in plugins["zebra"]["reason"]
+    assert (
+        "'yak' of 'yak' and 'zebra' of 'zebra' both read 'markdown' with precedence 100"
+        in plugins["zebra"]["reason"]
+    )

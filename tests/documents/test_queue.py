@@ -39,12 +39,17 @@ class Hanging:
 
 
 def send(engine: Engine, count: int) -> list[int]:
-    return [engine.queue_file(f"f{number}.md", f"# Zebras {number}\n\nstripes".encode())["id"] for number in range(count)]
+    return [
+        engine.queue_file(f"f{number}.md", f"# Zebras {number}\n\nstripes".encode())["id"]
+        for number in range(count)
+    ]
 
 
 def worker(**environment: str) -> subprocess.Popen[str]:
     """`kb worker`, once it says that it works."""
-    process = subprocess.Popen(kb_line("worker"), env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        kb_line("worker"), env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr
     assert process.stderr.readline() == "kb: working\n"
     return process
@@ -64,9 +69,15 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
-def test_a_queued_file_waits_and_a_worker_makes_a_document_of_it(kb_engine: Engine, kb_home: Path, kb_run: Run) -> None:
+def test_a_queued_file_waits_and_a_worker_makes_a_document_of_it(
+    kb_engine: Engine, kb_home: Path, kb_run: Run
+) -> None:
     reply = kb_engine.request(
-        "POST", "/documents", params={"queue": "true"}, fields={"tags": "a,b"}, files=[("file", "f.md", b"# Zebras")]
+        "POST",
+        "/documents",
+        params={"queue": "true"},
+        fields={"tags": "a,b"},
+        files=[("file", "f.md", b"# Zebras")],
     )
     assert reply.status == 202
     (job,) = kb_engine.list_jobs()["data"]
@@ -81,12 +92,16 @@ def test_a_queued_file_waits_and_a_worker_makes_a_document_of_it(kb_engine: Engi
     document = kb_engine.get_document(job["document_id"])
     assert document["tags"] == ["a", "b"]
     assert kb_engine.get_file(document["id"]) == b"# Zebras"
-    assert [chunk["job_id"] for chunk in kb_engine.get_document_chunks(document["id"])] == [job["uuid"]]
+    assert [chunk["job_id"] for chunk in kb_engine.get_document_chunks(document["id"])] == [
+        job["uuid"]
+    ]
     assert kb_engine.search("zebras")["hits"]
     assert LocalFiles(kb_home / "files").uploaded(job["uuid"]) == []
 
 
-def test_what_cannot_be_read_fails_with_a_reason_and_what_is_there_already_is_told(kb_engine: Engine, kb_run: Run) -> None:
+def test_what_cannot_be_read_fails_with_a_reason_and_what_is_there_already_is_told(
+    kb_engine: Engine, kb_run: Run
+) -> None:
     known = kb_engine.add_file("known.md", b"# Known")["document"]["id"]
     broken = kb_engine.queue_file("broken.pdf", b"%PDF-1.7 and no more")["id"]
     again = kb_engine.queue_file("again.md", b"# Known")["id"]
@@ -100,7 +115,9 @@ def test_what_cannot_be_read_fails_with_a_reason_and_what_is_there_already_is_to
     assert kb_engine.list_documents()["meta"]["total"] == 1
 
 
-def test_a_file_that_is_too_large_is_refused_at_once(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_refused_at_once(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_MAX_FILE_BYTES", "10")
     with connect() as engine:
         with pytest.raises(Exception, match="KB_MAX_FILE_BYTES"):
@@ -118,7 +135,9 @@ def test_two_workers_share_the_work_and_nothing_is_done_twice(kb_engine: Engine)
 
     assert codes == [0, 0]
     made = [kb_engine.get_job(number)["document_id"] for number in numbers]
-    assert sorted(made) == sorted(document["id"] for document in kb_engine.list_documents(per_page=100)["data"])
+    assert sorted(made) == sorted(
+        document["id"] for document in kb_engine.list_documents(per_page=100)["data"]
+    )
     assert len(set(made)) == 20
 
 
@@ -144,7 +163,9 @@ def test_the_file_of_a_killed_worker_is_taken_over(
         assert engine.list_documents()["meta"]["total"] == 1
 
 
-def test_whoever_lost_the_lease_writes_nothing(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_lost_the_lease_writes_nothing(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_WORKER_LEASE", "0.001")
     with connect() as engine:
         (number,) = send(engine, 1)
@@ -169,7 +190,9 @@ def test_whoever_lost_the_lease_writes_nothing(kb_home: Path, monkeypatch: pytes
         kb.close()
 
 
-def test_a_storage_that_is_away_fails_no_job_for_good(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_is_away_fails_no_job_for_good(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_WORKER_LEASE", "0.001")
     with connect() as engine:
         (number,) = send(engine, 1)
@@ -189,7 +212,9 @@ def test_a_storage_that_is_away_fails_no_job_for_good(kb_home: Path, monkeypatch
         assert (done["status"], done["error"]) == ("done", None)
 
 
-def test_what_waits_is_never_taken_for_abandoned(kb_engine: Engine, kb_home: Path, kb_run: Run) -> None:
+def test_what_waits_is_never_taken_for_abandoned(
+    kb_engine: Engine, kb_home: Path, kb_run: Run
+) -> None:
     (number,) = send(kb_engine, 1)
     folder = kb_home / "files" / ".uploads" / kb_engine.get_job(number)["uuid"]
     old = time.time() - 3 * 24 * 3600

@@ -15,7 +15,9 @@ from kb_framework.errors import EngineError
 
 
 def sent(engine: Engine, *files: tuple[str, bytes], **fields: Any) -> list[dict[str, Any]]:
-    return engine.add_files([(name, data, {"source": f"/home/{name}", **fields}) for name, data in files])
+    return engine.add_files(
+        [(name, data, {"source": f"/home/{name}", **fields}) for name, data in files]
+    )
 
 
 def test_each_file_is_answered_in_its_place_as_it_would_be_alone(kb_engine: Engine) -> None:
@@ -41,7 +43,9 @@ def test_there_is_one_job_for_each_file(kb_engine: Engine) -> None:
 
 
 def test_a_file_that_cannot_be_read_fails_alone_with_its_reason(kb_engine: Engine) -> None:
-    good, bad, late = sent(kb_engine, ("a.md", b"one"), ("bad.md", bytes(range(256))), ("c.md", b"three"))
+    good, bad, late = sent(
+        kb_engine, ("a.md", b"one"), ("bad.md", bytes(range(256))), ("c.md", b"three")
+    )
 
     assert bad["response"] is None
     assert bad["error"]["message"] == "the file is binary, not text"
@@ -50,7 +54,9 @@ def test_a_file_that_cannot_be_read_fails_alone_with_its_reason(kb_engine: Engin
 
 
 def test_fields_that_are_wrong_fail_alone(kb_engine: Engine) -> None:
-    good, bad = kb_engine.add_files([("a.md", b"one", {}), ("b.md", b"two", {"path": "lone \ud800"})])
+    good, bad = kb_engine.add_files(
+        [("a.md", b"one", {}), ("b.md", b"two", {"path": "lone \ud800"})]
+    )
 
     assert good["response"]["status"] == "added"
     assert bad["error"]["error"] == "invalid_input"
@@ -75,7 +81,9 @@ def test_new_changed_and_unchanged_files_go_together(kb_engine: Engine) -> None:
     assert after[1]["response"]["document"]["id"] == before[1]["response"]["document"]["id"]
 
 
-def test_a_change_does_not_reach_a_document_that_the_same_request_found_elsewhere(kb_engine: Engine) -> None:
+def test_a_change_does_not_reach_a_document_that_the_same_request_found_elsewhere(
+    kb_engine: Engine,
+) -> None:
     sent(kb_engine, ("a.md", b"one"))
 
     copied, changed = sent(kb_engine, ("copy.md", b"one"), ("a.md", b"one, changed"))
@@ -86,9 +94,13 @@ def test_a_change_does_not_reach_a_document_that_the_same_request_found_elsewher
 
 
 def test_more_files_than_are_written_together_all_arrive(kb_engine: Engine) -> None:
-    answers = sent(kb_engine, *[(f"{number}.md", f"text {number}".encode()) for number in range(37)])
+    answers = sent(
+        kb_engine, *[(f"{number}.md", f"text {number}".encode()) for number in range(37)]
+    )
 
-    assert [item["response"]["document"]["path"] for item in answers] == [f"{number}.md" for number in range(37)]
+    assert [item["response"]["document"]["path"] for item in answers] == [
+        f"{number}.md" for number in range(37)
+    ]
 
 
 OBSERVER = """
@@ -103,7 +115,9 @@ def kb_documents_changed(changes, tx):
 """
 
 
-def test_one_that_a_plugin_cannot_follow_does_not_undo_those_before_it(kb_plugin, kb_home: Path) -> None:
+def test_one_that_a_plugin_cannot_follow_does_not_undo_those_before_it(
+    kb_plugin, kb_home: Path
+) -> None:
     kb_plugin("observer", OBSERVER)
     with connect() as engine:
         with pytest.raises(EngineError) as caught:
@@ -114,10 +128,15 @@ def test_one_that_a_plugin_cannot_follow_does_not_undo_those_before_it(kb_plugin
         assert sent(engine, ("a.md", b"one"))[0]["response"]["status"] == "unchanged"
 
 
-def test_an_archive_is_wanted_again_until_the_files_inside_it_are_there(kb_plugin, kb_home: Path) -> None:
+def test_an_archive_is_wanted_again_until_the_files_inside_it_are_there(
+    kb_plugin, kb_home: Path
+) -> None:
     kb_plugin("observer", OBSERVER)
     whole, broken = archive("good.md"), archive("bad.md")
-    listed = [{"source": f"/home/{name}", "size": len(data), "modified_ns": 7} for name, data in (whole, broken)]
+    listed = [
+        {"source": f"/home/{name}", "size": len(data), "modified_ns": 7}
+        for name, data in (whole, broken)
+    ]
     with connect() as engine:
         (added,) = sent(engine, whole, modified_ns=7)
         with pytest.raises(EngineError):

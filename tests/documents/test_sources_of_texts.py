@@ -64,7 +64,10 @@ def test_a_source_travels_with_an_archive(kb_engine: Engine, kb_run: Run, tmp_pa
 def test_the_command_takes_a_source(kb_engine: Engine, kb_run: Run) -> None:
     assert kb_run("note", TEXT, "--source-ref", SOURCE["source_ref"]).returncode == 0
 
-    assert json.loads(kb_run("search", "harbour", "--json").stdout)["hits"][0]["source_ref"] == SOURCE["source_ref"]
+    assert (
+        json.loads(kb_run("search", "harbour", "--json").stdout)["hits"][0]["source_ref"]
+        == SOURCE["source_ref"]
+    )
 
 
 def test_a_text_without_a_source_has_none(kb_engine: Engine) -> None:

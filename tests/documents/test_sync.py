@@ -23,7 +23,9 @@ from .conftest import Here, Watch, documents
 
 def long_text(changed: int = -1) -> str:
     sections = (
-        f"## Section {n}\n\n" + f"This is what section {n} {'now says' if n == changed else 'says'} about its subject. " * 12
+        f"## Section {n}\n\n"
+        + f"This is what section {n} {'now says' if n == changed else 'says'} about its subject. "
+        * 12
         for n in range(20)
     )
     return "# Long\n\n" + "\n\n".join(sections)
@@ -46,7 +48,9 @@ def test_a_touched_file_with_the_same_content_is_unchanged(here: Here, notes: Pa
     assert here.sync(notes) == {"unchanged": 4}
 
 
-def test_what_could_not_be_read_is_told_again_and_not_read_again(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_what_could_not_be_read_is_told_again_and_not_read_again(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     broken = notes / "broken.pdf"
     broken.write_bytes(b"%PDF-1.4 and nothing more")
     assert here.sync(notes) == {"added": 4, "failed": 1}
@@ -81,7 +85,9 @@ def test_a_changed_file_that_cannot_be_read_is_not_read_again_and_its_document_s
     assert "notes/one.md" in documents(kb_engine)
 
 
-@pytest.mark.parametrize("change", [{"KB_EXTRACT_TIMEOUT": "61"}, {"KB_DISABLED_PLUGINS": "research"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"KB_EXTRACT_TIMEOUT": "61"}, {"KB_DISABLED_PLUGINS": "research"}], ids=str
+)
 def test_other_plugins_or_limits_may_read_what_could_not_be_read(
     kb_home: Path, kb_run: Run, notes: Path, change: dict[str, str]
 ) -> None:
@@ -98,7 +104,9 @@ def test_other_plugins_or_limits_may_read_what_could_not_be_read(
     assert "--retry" in kb_run("add", str(notes), **change).stderr
 
 
-def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     (notes / "long.md").write_text(long_text(), encoding="utf-8")
     here.sync(notes)
     before = documents(kb_engine)["notes/long.md"]
@@ -112,7 +120,11 @@ def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(here:
     after = documents(kb_engine)["notes/long.md"]
     new = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(after["id"])}
     kept = set(old) & set(new)
-    assert (after["id"], after["tags"], after["metadata"]) == (before["id"], ["curated"], {"reviewed": True})
+    assert (after["id"], after["tags"], after["metadata"]) == (
+        before["id"],
+        ["curated"],
+        {"reviewed": True},
+    )
     assert len(kept) >= len(old) - 2
     assert all(old[text]["id"] == new[text]["id"] for text in kept)
     assert kb_engine.search("now says", mode="lexical", doc_id=after["id"])["hits"]
@@ -165,7 +177,9 @@ def test_a_missing_folder_is_not_an_empty_one(here: Here, kb_engine: Engine, not
     assert len(documents(kb_engine)) == 4
 
 
-def test_a_folder_that_is_suddenly_empty_is_not_believed(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_a_folder_that_is_suddenly_empty_is_not_believed(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes)
     for number in range(20):
         kb_engine.add_note(f"filler {number}")
@@ -187,7 +201,9 @@ def test_a_file_that_is_merely_left_out_is_kept(here: Here, kb_engine: Engine, n
     assert len(documents(kb_engine)) == 4
 
 
-def test_two_files_with_the_same_content_are_one_document_until_one_changes(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_two_files_with_the_same_content_are_one_document_until_one_changes(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     (notes / "copy.md").write_bytes((notes / "one.md").read_bytes())
     assert here.sync(notes) == {"added": 4, "copies": 1}
 
@@ -198,10 +214,14 @@ def test_two_files_with_the_same_content_are_one_document_until_one_changes(here
     assert {"# one\n\nThe text of one.\n", "# Copy\n\nNow different.\n"} <= texts
     (notes / "one.md").unlink()
     here.sync(notes)
-    assert "# one\n\nThe text of one.\n" not in {kb_engine.get_file(d["id"]).decode() for d in documents(kb_engine).values()}
+    assert "# one\n\nThe text of one.\n" not in {
+        kb_engine.get_file(d["id"]).decode() for d in documents(kb_engine).values()
+    }
 
 
-def test_two_files_that_swap_their_content_both_follow(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_two_files_that_swap_their_content_both_follow(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes)
     one, two = (notes / "one.md").read_bytes(), (notes / "two.md").read_bytes()
     (notes / "one.md").write_bytes(two + b"!")
@@ -213,20 +233,29 @@ def test_two_files_that_swap_their_content_both_follow(here: Here, kb_engine: En
     assert kb_engine.get_file(found["notes/two.md"]["id"]) == one + b"!"
 
 
-def test_a_file_that_became_unreadable_as_a_document_keeps_what_was_there(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_a_file_that_became_unreadable_as_a_document_keeps_what_was_there(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes)
     (notes / "one.md").write_bytes(bytes(range(256)))
 
     assert here.sync(notes) == {"failed": 1, "unchanged": 3}
-    assert kb_engine.get_file(documents(kb_engine)["notes/one.md"]["id"]) == b"# one\n\nThe text of one.\n"
+    assert (
+        kb_engine.get_file(documents(kb_engine)["notes/one.md"]["id"])
+        == b"# one\n\nThe text of one.\n"
+    )
 
 
 def test_an_interrupted_add_goes_on_where_it_was(kb_run, kb_home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(300):
-        (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"word{number} " * 200, encoding="utf-8")
-    process = subprocess.Popen(kb_line("add", str(folder)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (folder / f"{number}.md").write_text(
+            f"# {number}\n\n" + f"word{number} " * 200, encoding="utf-8"
+        )
+    process = subprocess.Popen(
+        kb_line("add", str(folder)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while process.poll() is None and len(list((kb_home / "files").glob("??/*"))) <= 20:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -273,7 +302,9 @@ def inside(engine: Engine) -> set[str]:
     return {path.rpartition("/")[2] for path in documents(engine) if ".zip/" in path}
 
 
-def test_d6_what_an_archive_no_longer_holds_is_removed_with_the_next_sync(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_what_an_archive_no_longer_holds_is_removed_with_the_next_sync(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     packed(notes / "a.zip", kept="the text that stays", lost="the text that goes")
     here.sync(notes)
     assert inside(kb_engine) == {"kept.md", "lost.md"}
@@ -285,7 +316,9 @@ def test_d6_what_an_archive_no_longer_holds_is_removed_with_the_next_sync(here: 
     assert here.sync(notes) == {"unchanged": 5}
 
 
-def test_d6_a_file_that_was_renamed_inside_an_archive_is_the_same_document(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_a_file_that_was_renamed_inside_an_archive_is_the_same_document(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     packed(notes / "a.zip", first="the text that stays")
     here.sync(notes)
     before = {item["id"] for item in documents(kb_engine).values()}
@@ -297,7 +330,9 @@ def test_d6_a_file_that_was_renamed_inside_an_archive_is_the_same_document(here:
     assert {item["id"] for item in documents(kb_engine).values()} == before
 
 
-def test_d6_what_cannot_be_read_in_an_archive_any_more_has_not_left_it(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_what_cannot_be_read_in_an_archive_any_more_has_not_left_it(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     packed(notes / "a.zip", kept="the text that stays", broken="good text so far")
     here.sync(notes)
 
@@ -310,7 +345,9 @@ def test_d6_what_cannot_be_read_in_an_archive_any_more_has_not_left_it(here: Her
     assert inside(kb_engine) == {"kept.md", "broken.md"}
 
 
-def test_d6_adding_removes_nothing_that_an_archive_no_longer_holds(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_adding_removes_nothing_that_an_archive_no_longer_holds(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     packed(notes / "a.zip", kept="the text that stays", lost="the text that goes")
     here.add(notes)
 
@@ -320,7 +357,9 @@ def test_d6_adding_removes_nothing_that_an_archive_no_longer_holds(here: Here, k
     assert inside(kb_engine) == {"kept.md", "lost.md"}
 
 
-def test_d6_files_in_an_archive_that_moved_know_where_they_are(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_files_in_an_archive_that_moved_know_where_they_are(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     packed(notes / "a.zip", kept="the text that stays", other="the other text")
     here.sync(notes)
     before = documents(kb_engine)
@@ -328,10 +367,15 @@ def test_d6_files_in_an_archive_that_moved_know_where_they_are(here: Here, kb_en
 
     assert here.sync(notes) == {"unchanged": 4, "moved": 1}
     after = documents(kb_engine)
-    assert {document["id"] for document in after.values()} == {document["id"] for document in before.values()}
+    assert {document["id"] for document in after.values()} == {
+        document["id"] for document in before.values()
+    }
     archive = after["notes/b.zip"]
     assert archive["title"] == "b.zip"
-    assert after["notes/b.zip/kept.md"]["metadata"].items() >= {"parent_id": archive["id"], "parent_path": "notes/b.zip"}.items()
+    assert (
+        after["notes/b.zip/kept.md"]["metadata"].items()
+        >= {"parent_id": archive["id"], "parent_path": "notes/b.zip"}.items()
+    )
 
     # Moved and changed at once, it is another archive with some of the same files in it.
     (notes / "b.zip").unlink()
@@ -344,7 +388,9 @@ def test_d6_files_in_an_archive_that_moved_know_where_they_are(here: Here, kb_en
     assert kept["metadata"]["parent_id"] == after["notes/c.zip"]["id"]
 
 
-def test_d6_a_file_without_a_title_is_known_by_its_new_name(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_d6_a_file_without_a_title_is_known_by_its_new_name(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     (notes / "plain.txt").write_text("a text about herons", encoding="utf-8")
     here.sync(notes)
     (notes / "plain.txt").rename(notes / "storks.txt")

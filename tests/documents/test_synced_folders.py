@@ -87,7 +87,9 @@ def test_a_renamed_folder_is_followed_by_whichever_name_it_is_synced(
     assert here.sync(place) == {"unchanged": 3}
 
 
-def test_a_folder_that_moved_keeps_what_is_remembered_of_it(here: Here, kb_engine: Engine, tmp_path: Path, notes: Path) -> None:
+def test_a_folder_that_moved_keeps_what_is_remembered_of_it(
+    here: Here, kb_engine: Engine, tmp_path: Path, notes: Path
+) -> None:
     here.sync(notes, tags=["mine"], exclude=["four.md"])
     place = tmp_path / "deep" / "er" / "texts"
     place.parent.mkdir(parents=True)
@@ -101,12 +103,16 @@ def test_a_folder_that_moved_keeps_what_is_remembered_of_it(here: Here, kb_engin
     assert (folder["root"], folder["name"], folder["exclude"]) == (str(place), "texts", ["four.md"])
 
 
-def test_a_copied_folder_has_not_moved(here: Here, kb_engine: Engine, tmp_path: Path, notes: Path) -> None:
+def test_a_copied_folder_has_not_moved(
+    here: Here, kb_engine: Engine, tmp_path: Path, notes: Path
+) -> None:
     here.sync(notes)
     shutil.copytree(notes, tmp_path / "copy")
 
     assert here.sync(tmp_path / "copy") == {"copies": 4}
-    assert set(documents(kb_engine)) == {f"notes/{name}.md" for name in ("one", "two", "three", "four")}
+    assert set(documents(kb_engine)) == {
+        f"notes/{name}.md" for name in ("one", "two", "three", "four")
+    }
     assert here.sync(notes) == {"unchanged": 4}
 
 
@@ -129,7 +135,9 @@ def test_a_renamed_folder_whose_files_were_written_again_is_followed(
     assert {item["id"] for item in documents(kb_engine).values()} == before
 
 
-def test_files_inside_files_follow_a_renamed_folder(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_files_inside_files_follow_a_renamed_folder(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     import zipfile
 
     with zipfile.ZipFile(notes / "a.zip", "w") as archive:
@@ -149,11 +157,17 @@ def test_folders_are_compared_level_by_level() -> None:
 
     moves = possible_moves(new, known, "/b/c")
 
-    assert [tuple(move) for move in moves] == [("/a", "/b/c", 2), ("/a/x", "/b/c/x", 2), ("/a/x/y", "/b/c/x/y", 2)]
+    assert [tuple(move) for move in moves] == [
+        ("/a", "/b/c", 2),
+        ("/a/x", "/b/c/x", 2),
+        ("/a/x/y", "/b/c/x/y", 2),
+    ]
     assert possible_moves(new, [("/a/x/y/1.md", 1, 9)], "/b/c") == []
 
 
-def test_two_folders_with_the_same_last_name_are_told_apart(here: Here, kb_engine: Engine, tmp_path: Path) -> None:
+def test_two_folders_with_the_same_last_name_are_told_apart(
+    here: Here, kb_engine: Engine, tmp_path: Path
+) -> None:
     for owner in ("work", "private"):
         folder = tmp_path / owner / "notes"
         folder.mkdir(parents=True)
@@ -170,7 +184,9 @@ def test_two_folders_with_the_same_last_name_are_told_apart(here: Here, kb_engin
 # Remembered folders
 
 
-def test_a_synced_folder_is_remembered_with_its_tags_and_patterns(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_a_synced_folder_is_remembered_with_its_tags_and_patterns(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes, tags=["mine"], exclude=["*.tmp"])
     (notes / "five.md").write_text("five", encoding="utf-8")
     (notes / "draft.tmp").write_text("draft", encoding="utf-8")
@@ -185,7 +201,9 @@ def test_a_synced_folder_is_remembered_with_its_tags_and_patterns(here: Here, kb
     assert (folder["root"], folder["tags"], folder["exclude"]) == (str(notes), [], ["*.tmp"])
 
 
-def test_sync_without_a_folder_updates_all_of_them(here: Here, kb_engine: Engine, tmp_path: Path, notes: Path) -> None:
+def test_sync_without_a_folder_updates_all_of_them(
+    here: Here, kb_engine: Engine, tmp_path: Path, notes: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "o.md").write_text("other", encoding="utf-8")
@@ -196,7 +214,10 @@ def test_sync_without_a_folder_updates_all_of_them(here: Here, kb_engine: Engine
 
     reports = here.sync_all()
 
-    assert [(Path(report["folder"]).name, report["added"]) for report in reports] == [("notes", 1), ("other", 1)]
+    assert [(Path(report["folder"]).name, report["added"]) for report in reports] == [
+        ("notes", 1),
+        ("other", 1),
+    ]
     assert here.code == 0
     assert documents(kb_engine)["other/new.md"]["tags"] == ["b"]
 
@@ -217,16 +238,22 @@ def test_folders_lists_and_forgets(here: Here, kb_engine: Engine, kb_run: Run, n
     here.sync(notes, tags=["mine"])
 
     listed = json.loads(kb_run("folders", "--json").stdout)["data"]
-    assert [(folder["root"], folder["name"], folder["tags"]) for folder in listed] == [(str(notes), "notes", ["mine"])]
+    assert [(folder["root"], folder["name"], folder["tags"]) for folder in listed] == [
+        (str(notes), "notes", ["mine"])
+    ]
     assert str(notes) in kb_run("folders").stdout
-    assert json.loads(kb_run("folders", "forget", str(notes), "--json").stdout) == {"forgotten": str(notes)}
+    assert json.loads(kb_run("folders", "forget", str(notes), "--json").stdout) == {
+        "forgotten": str(notes)
+    }
     assert kb_engine.list_folders()["data"] == []
     assert len(documents(kb_engine)) == 4
     with pytest.raises(EngineError, match="not a synced folder"):
         kb_engine.forget_folder(str(notes))
 
 
-def test_folders_of_another_machine_are_left_out(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_folders_of_another_machine_are_left_out(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     here.sync(notes)
     kb_engine.remember_folder(str(notes), host="another machine")
 
@@ -253,7 +280,9 @@ def test_an_imported_base_goes_on_syncing_the_same_folder(
 
         (report,) = here.sync_all()
 
-        assert {name: report[name] for name in ("added", "updated", "failed", "moved", "missing")} == {
+        assert {
+            name: report[name] for name in ("added", "updated", "failed", "moved", "missing")
+        } == {
             "added": 0,
             "updated": 1,
             "failed": 1,
@@ -280,10 +309,17 @@ def test_a_file_that_became_a_folder_is_missing(here: Here, kb_engine: Engine, n
     (notes / "one.md" / "x.txt").write_text("x", encoding="utf-8")
 
     assert here.sync(notes) == {"added": 1, "unchanged": 3, "missing": 1}
-    assert set(documents(kb_engine)) == {"notes/one.md/x.txt", "notes/two.md", "notes/three.md", "notes/four.md"}
+    assert set(documents(kb_engine)) == {
+        "notes/one.md/x.txt",
+        "notes/two.md",
+        "notes/three.md",
+        "notes/four.md",
+    }
 
 
-def test_two_files_of_equal_size_and_time_that_were_swapped_both_follow(here: Here, kb_engine: Engine, notes: Path) -> None:
+def test_two_files_of_equal_size_and_time_that_were_swapped_both_follow(
+    here: Here, kb_engine: Engine, notes: Path
+) -> None:
     for name in ("aaa", "bbb"):
         (notes / f"{name}.md").write_text(name, encoding="utf-8")
         os.utime(notes / f"{name}.md", ns=(10**18, 10**18))
@@ -306,7 +342,9 @@ def test_checksum_reads_everything_again(here: Here, kb_engine: Engine, notes: P
     assert kb_engine.list_jobs()["meta"]["total"] == jobs + 4
 
 
-def test_copies_are_counted_and_found_by_their_own_names(here: Here, kb_engine: Engine, kb_run: Run, notes: Path) -> None:
+def test_copies_are_counted_and_found_by_their_own_names(
+    here: Here, kb_engine: Engine, kb_run: Run, notes: Path
+) -> None:
     for number in range(2):
         shutil.copy(notes / "one.md", notes / f"copy{number}.md")
 

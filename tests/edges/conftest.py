@@ -40,7 +40,12 @@ def ask(
     try:
         length = None if body is None or isinstance(body, list) else str(len(body))
         chunked = "chunked" if isinstance(body, list) else None
-        fields = {"Host": parts.netloc, "Content-Length": length, "Transfer-Encoding": chunked, **(headers or {})}
+        fields = {
+            "Host": parts.netloc,
+            "Content-Length": length,
+            "Transfer-Encoding": chunked,
+            **(headers or {}),
+        }
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in fields.items():
             if value is not None:
@@ -107,7 +112,10 @@ def server(server_home: Path, kb_store_of: StoreOf) -> Iterator[RunningServer]:
         for name in [name for name in os.environ if name.upper().startswith("KB_")]:
             patch.delenv(name)
         # Many tests share it, so that it has to bear more than one user may ask of it.
-        limits = {f"KB_RESEARCH_{name}": "0" for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY")}
+        limits = {
+            f"KB_RESEARCH_{name}": "0"
+            for name in ("SEARCH_PER_MINUTE", "ADD_PER_MINUTE", "ADD_PER_DAY")
+        }
         running = start_server(KB_DATA_DIR=str(server_home), **limits, **kb_store_of())
     yield running
     stop(running)

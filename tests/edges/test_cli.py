@@ -41,7 +41,10 @@ def run(server: RunningServer, kb_run: Run) -> Run:
 
 @pytest.fixture
 def here(
-    server: RunningServer, kb_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    server: RunningServer,
+    kb_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Callable[..., Done]]:
     """The same command line in this process, for long tables of arguments."""
     monkeypatch.setenv("KB_ENGINE_URL", server.url)
@@ -188,7 +191,9 @@ def test_exit_3_when_the_database_is_not_one(kb_run: Run, kb_home: Path) -> None
     assert (kb_home / "kb.sqlite").read_bytes().startswith(b"this is no database")
 
 
-def test_a_data_folder_that_cannot_be_made_is_told_in_a_sentence(kb_run: Run, tmp_path: Path) -> None:
+def test_a_data_folder_that_cannot_be_made_is_told_in_a_sentence(
+    kb_run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
     done = kb_run("list", KB_DATA_DIR=str(tmp_path / "file" / "home"))
 
@@ -230,8 +235,24 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "chunks set-policy": ("chunks", "set-policy", chunk, "--policy", "inspiration_only"),
         "chunks bulk-deactivate": ("chunks", "bulk-deactivate", "--chunk-ids", chunk, "--yes"),
         "chunks bulk-activate": ("chunks", "bulk-activate", "--chunk-ids", chunk, "--yes"),
-        "chunks bulk-reclassify": ("chunks", "bulk-reclassify", "--chunk-ids", chunk, "--chunk-kind", "fact", "--yes"),
-        "chunks bulk-set-policy": ("chunks", "bulk-set-policy", "--chunk-ids", chunk, "--usage-policy", "normal", "--yes"),
+        "chunks bulk-reclassify": (
+            "chunks",
+            "bulk-reclassify",
+            "--chunk-ids",
+            chunk,
+            "--chunk-kind",
+            "fact",
+            "--yes",
+        ),
+        "chunks bulk-set-policy": (
+            "chunks",
+            "bulk-set-policy",
+            "--chunk-ids",
+            chunk,
+            "--usage-policy",
+            "normal",
+            "--yes",
+        ),
         "chunks history": ("chunks", "history", chunk),
         "chunks events": ("chunks", "events"),
         "chunks left-over": ("chunks", "left-over"),
@@ -295,19 +316,40 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
     own = {
         command.name
         for command in plugins.commands
-        if distributions.get(plugins.commands.plugin_of(command.name), "kb-framework") == "kb-framework"
+        if distributions.get(plugins.commands.plugin_of(command.name), "kb-framework")
+        == "kb-framework"
     }
 
     # These go on until they are stopped, or have tests of their own that read their JSON.
-    elsewhere = {"serve", "watch", "worker", "eval", "sync", "import", "restore", "models install", "models list"}
-    elsewhere |= {"migrate-store", "chunks delete", "snapshots show", "db partition", "folders forget"}
+    elsewhere = {
+        "serve",
+        "watch",
+        "worker",
+        "eval",
+        "sync",
+        "import",
+        "restore",
+        "models install",
+        "models list",
+    }
+    elsewhere |= {
+        "migrate-store",
+        "chunks delete",
+        "snapshots show",
+        "db partition",
+        "folders forget",
+    }
     # A key would close the server that these tests share.
     elsewhere |= {"keys create", "keys list", "keys revoke", "keys rotate", "users remove"}
     assert own - elsewhere == set(json_commands(1, Path("x"), ""))
 
 
 def test_json_is_where_one_puts_it(here: Run) -> None:
-    for arguments in (("--json", "list"), ("list", "--json"), ("list", "--json", "--per-page", "1")):
+    for arguments in (
+        ("--json", "list"),
+        ("list", "--json"),
+        ("list", "--json", "--per-page", "1"),
+    ):
         assert "data" in json.loads(here(*arguments).stdout)
 
 
@@ -373,7 +415,11 @@ def test_nothing_is_coloured_or_drawn_in_a_pipe(here: Run, note: Any) -> None:
 
 def test_a_title_cannot_break_a_line_of_a_listing(here: Run, note: Any) -> None:
     number = note("text", title="one\ttwo\nthree")
-    rows = [line for line in here("list", "--sort=-id").stdout.splitlines() if line.startswith(f"{number}\t")]
+    rows = [
+        line
+        for line in here("list", "--sort=-id").stdout.splitlines()
+        if line.startswith(f"{number}\t")
+    ]
 
     assert len(rows) == 1
     assert len(rows[0].split("\t")) == 7
@@ -455,7 +501,9 @@ def kb_routes():
 """
 
 
-def test_no_traceback_reaches_a_person_unless_debug_asks_for_it(kb_plugin: Install, kb_run: Run) -> None:
+def test_no_traceback_reaches_a_person_unless_debug_asks_for_it(
+    kb_plugin: Install, kb_run: Run
+) -> None:
     kb_plugin("faulty", FAULTY, module="faulty_commands")
     done = kb_run("broken")
 
@@ -482,7 +530,13 @@ def test_debug_shows_where_a_known_error_came_from_too(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("list", "--per-page", "100"), ("list", "--json", "--per-page", "100"), ("schema",), ("--help",)]
+    "arguments",
+    [
+        ("list", "--per-page", "100"),
+        ("list", "--json", "--per-page", "100"),
+        ("schema",),
+        ("--help",),
+    ],
 )
 def test_a_reader_that_is_gone_ends_it_quietly(
     server: RunningServer, kb_home: Path, note: Any, arguments: tuple[str, ...]
@@ -492,18 +546,31 @@ def test_a_reader_that_is_gone_ends_it_quietly(
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as out:
-        done = subprocess.run(kb_line(*arguments), stdout=out, stderr=subprocess.PIPE, env=environment, timeout=600, text=True)
+        done = subprocess.run(
+            kb_line(*arguments),
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env=environment,
+            timeout=600,
+            text=True,
+        )
 
     assert done.stderr == ""
     assert done.returncode in {0, 1}
 
 
 @pytest.mark.parametrize("what", ["--text", "--file"])
-def test_a_reader_that_goes_in_the_middle_ends_it_quietly(server: RunningServer, kb_home: Path, note: Any, what: str) -> None:
+def test_a_reader_that_goes_in_the_middle_ends_it_quietly(
+    server: RunningServer, kb_home: Path, note: Any, what: str
+) -> None:
     number = note("a line of words\n" * 60_000)
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
     with subprocess.Popen(
-        kb_line("show", str(number), what), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+        kb_line("show", str(number), what),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -520,7 +587,11 @@ def test_ctrl_c_while_an_engine_is_asked_ends_it_quietly(kb_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with subprocess.Popen(
-            kb_line("list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "KB_ENGINE_URL": url}, text=True
+            kb_line("list"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "KB_ENGINE_URL": url},
+            text=True,
         ) as process:
             silent.settimeout(60)
             connection, _ = silent.accept()
@@ -532,9 +603,13 @@ def test_ctrl_c_while_an_engine_is_asked_ends_it_quietly(kb_home: Path) -> None:
     assert (process.returncode, out, said) == (130, "", "")
 
 
-def test_ctrl_c_while_the_engine_works_in_this_process_ends_it_quietly(kb_plugin: Install, kb_home: Path) -> None:
+def test_ctrl_c_while_the_engine_works_in_this_process_ends_it_quietly(
+    kb_plugin: Install, kb_home: Path
+) -> None:
     kb_plugin("faulty", FAULTY, module="faulty_commands")
-    with subprocess.Popen(kb_line("slow"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        kb_line("slow"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "asking\n"
         while not (kb_home / "begun").exists():
@@ -546,7 +621,9 @@ def test_ctrl_c_while_the_engine_works_in_this_process_ends_it_quietly(kb_plugin
     assert (process.returncode, out, said) == (130, "", "")
 
 
-def test_ctrl_c_at_a_question_changes_nothing_and_ends_it_quietly(server: RunningServer, kb_home: Path, note: Any) -> None:
+def test_ctrl_c_at_a_question_changes_nothing_and_ends_it_quietly(
+    server: RunningServer, kb_home: Path, note: Any
+) -> None:
     number = note()
     code, said = answer_in_terminal(server, ["remove", str(number)], signal.SIGINT)
 
@@ -555,9 +632,13 @@ def test_ctrl_c_at_a_question_changes_nothing_and_ends_it_quietly(server: Runnin
     assert server.engine.get(f"/documents/{number}")["id"] == number
 
 
-def test_ctrl_c_at_the_question_of_a_bulk_command_says_that_nothing_was_changed(server: RunningServer, note: Any) -> None:
+def test_ctrl_c_at_the_question_of_a_bulk_command_says_that_nothing_was_changed(
+    server: RunningServer, note: Any
+) -> None:
     number = note()
-    code, said = answer_in_terminal(server, ["bulk-tag", "--ids", str(number), "--add", "x", "--force"], signal.SIGINT)
+    code, said = answer_in_terminal(
+        server, ["bulk-tag", "--ids", str(number), "--add", "x", "--force"], signal.SIGINT
+    )
 
     assert (code, said.splitlines()[-1]) == (130, "kb: interrupted: nothing was changed")
     assert server.engine.get(f"/documents/{number}")["tags"] == []
@@ -566,7 +647,9 @@ def test_ctrl_c_at_the_question_of_a_bulk_command_says_that_nothing_was_changed(
 # Questions
 
 
-def answer_in_terminal(server: RunningServer, arguments: list[str], answer: bytes | signal.Signals) -> tuple[int, str]:
+def answer_in_terminal(
+    server: RunningServer, arguments: list[str], answer: bytes | signal.Signals
+) -> tuple[int, str]:
     """Run a command whose standard input is a terminal; answer when it asks. Its exit code, and what it said."""
     controlling, terminal = pty.openpty()
     said: list[str] = []
@@ -611,14 +694,19 @@ def answer_in_terminal(server: RunningServer, arguments: list[str], answer: byte
     return code, "".join(said)
 
 
-@pytest.mark.parametrize(("answer", "yes"), [(b"y\n", True), (b"n\n", False), (b"\n", False), (b"\x04", False), (b"ye\n", False)])
+@pytest.mark.parametrize(
+    ("answer", "yes"),
+    [(b"y\n", True), (b"n\n", False), (b"\n", False), (b"\x04", False), (b"ye\n", False)],
+)
 def test_a_bulk_change_asks_first_and_takes_no_for_an_answer(
     server: RunningServer, kb_home: Path, note: Any, answer: bytes, yes: bool
 ) -> None:
     tag = f"ask-{answer.hex()}"
     numbers = [note(tags=[tag, "old"]) for _ in range(2)]
 
-    code, said = answer_in_terminal(server, ["bulk-remove", "--tags", f"{tag},old", "--type", "note"], answer)
+    code, said = answer_in_terminal(
+        server, ["bulk-remove", "--tags", f"{tag},old", "--type", "note"], answer
+    )
 
     assert f"This will delete 2 documents matching: tags=[{tag},old] type=note\n" in said
     assert "Proceed? [y/N] " in said
@@ -641,7 +729,9 @@ def test_removing_asks_first_and_takes_no_for_an_answer(
     assert (number in left) is not yes
 
 
-def test_force_does_not_answer_the_question(server: RunningServer, kb_home: Path, note: Any) -> None:
+def test_force_does_not_answer_the_question(
+    server: RunningServer, kb_home: Path, note: Any
+) -> None:
     note(tags=["forced"])
     code, said = answer_in_terminal(server, ["bulk-remove", "--tags", "forced", "--force"], b"n\n")
 
@@ -660,7 +750,14 @@ def test_a_note_is_not_awaited_from_a_terminal(server: RunningServer, kb_home: P
     controlling, terminal = pty.openpty()
     try:
         environment = {**os.environ, "KB_ENGINE_URL": server.url}
-        done = subprocess.run(kb_line("note"), stdin=terminal, capture_output=True, text=True, env=environment, timeout=600)
+        done = subprocess.run(
+            kb_line("note"),
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=600,
+        )
     finally:
         os.close(terminal)
         os.close(controlling)
@@ -669,14 +766,23 @@ def test_a_note_is_not_awaited_from_a_terminal(server: RunningServer, kb_home: P
     assert "text" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["bulk-remove --ids {}", "bulk-tag --ids {} --add x", "remove {}"])
+@pytest.mark.parametrize(
+    "command", ["bulk-remove --ids {}", "bulk-tag --ids {} --add x", "remove {}"]
+)
 @pytest.mark.parametrize("closed", [False, True], ids=["empty stdin", "no stdin"])
 def test_a_question_that_nobody_can_answer_is_exit_2_and_names_the_flag(
     server: RunningServer, kb_home: Path, note: Any, command: str, closed: bool
 ) -> None:
     words = command.format(note()).split()
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
-    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *FROM_THE_BEGINNING, *words]
+    shell = [
+        "sh",
+        "-c",
+        'exec "$@" <&-' if closed else 'exec "$@" </dev/null',
+        "sh",
+        *FROM_THE_BEGINNING,
+        *words,
+    ]
     done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=600)
 
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
@@ -690,7 +796,14 @@ def test_a_text_that_nobody_gives_is_refused_at_once(
     server: RunningServer, kb_home: Path, words: list[str], closed: bool
 ) -> None:
     environment = {**os.environ, "KB_ENGINE_URL": server.url}
-    shell = ["sh", "-c", 'exec "$@" <&-' if closed else 'exec "$@" </dev/null', "sh", *FROM_THE_BEGINNING, *words]
+    shell = [
+        "sh",
+        "-c",
+        'exec "$@" <&-' if closed else 'exec "$@" </dev/null',
+        "sh",
+        *FROM_THE_BEGINNING,
+        *words,
+    ]
     done = subprocess.run(shell, capture_output=True, text=True, env=environment, timeout=600)
 
     assert done.returncode in ({2} if words[0] == "add" else {1, 2})
@@ -707,7 +820,14 @@ def folder(tmp_path: Path) -> Path:
     inside = tmp_path / "notes"
     (inside / "deep" / "er").mkdir(parents=True)
     (inside / ".hidden").mkdir()
-    for name in ("one.md", "two.txt", "deep/three.md", "deep/er/four.md", ".hidden/secret.md", ".five.md"):
+    for name in (
+        "one.md",
+        "two.txt",
+        "deep/three.md",
+        "deep/er/four.md",
+        ".hidden/secret.md",
+        ".five.md",
+    ):
         (inside / name).write_text(f"# {name}\n\nof {unique}")
     return inside
 
@@ -719,21 +839,34 @@ def test_a_folder_is_added_with_all_that_is_in_it(run: Run, folder: Path) -> Non
     assert done.returncode == 0
     assert (added["added"], added["unchanged"], added["failed"]) == (4, 0, 0)
     paths = [item["path"] for item in added["files"]]
-    assert paths == ["notes/deep/er/four.md", "notes/deep/three.md", "notes/one.md", "notes/two.txt"]
+    assert paths == [
+        "notes/deep/er/four.md",
+        "notes/deep/three.md",
+        "notes/one.md",
+        "notes/two.txt",
+    ]
 
     again = run("add", str(folder))
-    assert (again.returncode, again.stdout.strip()) == (0, "0 added, 0 updated, 4 unchanged, 0 failed")
+    assert (again.returncode, again.stdout.strip()) == (
+        0,
+        "0 added, 0 updated, 4 unchanged, 0 failed",
+    )
 
 
 def test_an_empty_folder_adds_nothing(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = run("add", str(tmp_path / "empty"))
 
-    assert (done.returncode, done.stdout.strip()) == (0, "0 added, 0 updated, 0 unchanged, 0 failed")
+    assert (done.returncode, done.stdout.strip()) == (
+        0,
+        "0 added, 0 updated, 0 unchanged, 0 failed",
+    )
 
 
 def test_a_pattern_is_expanded_when_the_shell_did_not(run: Run, folder: Path) -> None:
-    added = json.loads(run("add", str(folder / "**" / "t*"), "--json", "--tags", "by-pattern").stdout)
+    added = json.loads(
+        run("add", str(folder / "**" / "t*"), "--json", "--tags", "by-pattern").stdout
+    )
 
     assert sorted(item["path"] for item in added["files"]) == ["three.md", "two.txt"]
 
@@ -745,7 +878,9 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(run: Run, folder: Path
 
 
 def test_standard_input_is_added_with_a_title_and_tags(run: Run, tmp_path: Path) -> None:
-    done = run("add", "-", "--title", "Piped", "--tags", "a,b", "--json", stdin=f"# In\n\n{tmp_path.name}")
+    done = run(
+        "add", "-", "--title", "Piped", "--tags", "a,b", "--json", stdin=f"# In\n\n{tmp_path.name}"
+    )
     number = json.loads(done.stdout)["files"][0]["document_id"]
     shown = json.loads(run("show", str(number), "--json").stdout)
 
@@ -779,9 +914,20 @@ def test_what_fails_is_listed_and_the_rest_is_added(run: Run, folder: Path) -> N
 
     result = json.loads(run("add", str(folder), str(gone), "--json").stdout)
     assert (result["added"], result["unchanged"], result["failed"]) == (0, 5, 1)
-    assert [(item["path"], bool(item["reason"])) for item in result["files"] if item["state"] == "failed"] == [(str(gone), True)]
-    left_out = {reason: [Path(path).name for path in paths] for reason, paths in result["left_out"].items()}
-    assert left_out | {"hidden": []} == {"binary": ["binary.bin"], "empty": ["empty.md"], "hidden": [], "link": ["gone.md"]}
+    assert [
+        (item["path"], bool(item["reason"]))
+        for item in result["files"]
+        if item["state"] == "failed"
+    ] == [(str(gone), True)]
+    left_out = {
+        reason: [Path(path).name for path in paths] for reason, paths in result["left_out"].items()
+    }
+    assert left_out | {"hidden": []} == {
+        "binary": ["binary.bin"],
+        "empty": ["empty.md"],
+        "hidden": [],
+        "link": ["gone.md"],
+    }
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
@@ -789,7 +935,10 @@ def test_an_unreadable_file_fails_alone(run: Run, folder: Path) -> None:
     (folder / "one.md").chmod(0)
     done = run("add", str(folder))
 
-    assert (done.returncode, done.stdout.strip()) == (1, "3 added, 0 updated, 0 unchanged, 1 failed")
+    assert (done.returncode, done.stdout.strip()) == (
+        1,
+        "3 added, 0 updated, 0 unchanged, 1 failed",
+    )
     assert "one.md" in done.stderr
 
 
@@ -834,7 +983,9 @@ def test_the_version_is_printed(kb_run: Run) -> None:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, __version__, "")
 
 
-def test_help_shows_every_command_in_its_group_with_a_line_about_it(kb_run: Run, kb_home: Path) -> None:
+def test_help_shows_every_command_in_its_group_with_a_line_about_it(
+    kb_run: Run, kb_home: Path
+) -> None:
     done = kb_run("--help", COLUMNS="200")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -855,10 +1006,14 @@ def test_help_fits_a_narrow_terminal_without_breaking_its_examples(kb_run: Run) 
     examples = [line for line in lines if line.startswith("kb ")]
     assert len(examples) == 5
     assert all(len(line) <= 80 for line in lines)
-    assert not [line for line in lines if line.startswith("http")], "an example goes over the end of a line"
+    assert not [line for line in lines if line.startswith("http")], (
+        "an example goes over the end of a line"
+    )
 
 
-@pytest.mark.parametrize("command", ["add", "list", "bulk-remove", "serve", "mcp", "tags", "jobs", "search"])
+@pytest.mark.parametrize(
+    "command", ["add", "list", "bulk-remove", "serve", "mcp", "tags", "jobs", "search"]
+)
 def test_a_command_explains_its_flags(here: Run, command: str) -> None:
     done = here(command, "--help")
 
@@ -873,8 +1028,12 @@ def test_a_group_of_commands_lists_them(here: Run) -> None:
     assert "merge" in text
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("serch", "search"), ("bulk-rm", "bulk-remove"), ("lst", "list")])
-def test_a_misspelt_command_is_answered_with_the_right_one(here: Run, wrong: str, right: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("serch", "search"), ("bulk-rm", "bulk-remove"), ("lst", "list")]
+)
+def test_a_misspelt_command_is_answered_with_the_right_one(
+    here: Run, wrong: str, right: str
+) -> None:
     done = here(wrong, "x")
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -900,7 +1059,9 @@ def test_without_a_command_it_shows_its_help(kb_run: Run) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_installed_into_ones_own_home(kb_run: Run, tmp_path: Path, kb_home: Path, shell: str) -> None:
+def test_completion_is_installed_into_ones_own_home(
+    kb_run: Run, tmp_path: Path, kb_home: Path, shell: str
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     done = kb_run(
@@ -929,7 +1090,9 @@ def test_completion_completes_in_bash(kb_run: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     kb_run("--install-completion", "--shell", "bash", HOME=str(home), XDG_DATA_HOME="")
-    script = next(path for path in home.rglob("*") if path.is_file() and "bulk-remove" in path.read_text())
+    script = next(
+        path for path in home.rglob("*") if path.is_file() and "bulk-remove" in path.read_text()
+    )
     ask = f"""source {script}
 function=$(complete -p kb | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 COMP_WORDS=(kb bulk-r); COMP_CWORD=1; COMP_LINE="kb bulk-r"; COMP_POINT=9

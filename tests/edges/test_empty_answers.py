@@ -38,7 +38,9 @@ def engine(kb_home: Path) -> Iterator[Engine]:
     ],
     ids=str,
 )
-def test_a_search_says_which_filter_value_nothing_has(filters: dict[str, Any], hint: str, engine: Engine) -> None:
+def test_a_search_says_which_filter_value_nothing_has(
+    filters: dict[str, Any], hint: str, engine: Engine
+) -> None:
     found = engine.search("about", **filters)
     (one,) = engine.bulk_search([{"query": "about", **filters}])["results"]
 

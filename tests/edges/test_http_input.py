@@ -67,11 +67,31 @@ NAMES = [f"{method} {path}" for method, path in ROUTES]
 
 # What a field of each kind must not be.
 NOT_TEXT: list[Any] = [1, True, 1.5, ["a"], {"a": "b"}, "\ud800", "a\x00b"]
-NOT_TEXTS: list[Any] = ["a", 1, True, {"a": "b"}, [1], [True], [None], ["\udfff"], ["a\x00"], [["a"]]]
+NOT_TEXTS: list[Any] = [
+    "a",
+    1,
+    True,
+    {"a": "b"},
+    [1],
+    [True],
+    [None],
+    ["\udfff"],
+    ["a\x00"],
+    [["a"]],
+]
 NOT_NUMBER: list[Any] = ["1", True, False, 1.5, [1], {}, BIG, -BIG - 1, 10**40]
 NOT_NUMBERS: list[Any] = [1, "1", True, ["1"], [True], [1.5], [None], [BIG], [-BIG - 1], [[1]]]
 NOT_BOOL: list[Any] = [1, 0, "true", "yes", [True]]
-NOT_OBJECT: list[Any] = ["a", 1, True, [], [["a", 1]], {"a": "\ud800"}, {"a\x00": 1}, {"a": {"b": ["\x00"]}}]
+NOT_OBJECT: list[Any] = [
+    "a",
+    1,
+    True,
+    [],
+    [["a", 1]],
+    {"a": "\ud800"},
+    {"a\x00": 1},
+    {"a": {"b": ["\x00"]}},
+]
 SELECTION = {
     "document_ids": NOT_NUMBERS,
     "tags": NOT_TEXTS,
@@ -101,14 +121,28 @@ WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
     },
     ("POST", "/tags/rename"): {"old": [*NOT_TEXT, None, ""], "new": [*NOT_TEXT, None, "a,b"]},
     ("POST", "/tags/merge"): {"tags": [*NOT_TEXTS, None, []], "into": [*NOT_TEXT, None]},
-    ("POST", "/uploads"): {"filename": [*NOT_TEXT, None, ""], "tags": [*NOT_TEXTS, None], "title": NOT_TEXT, "path": NOT_TEXT},
+    ("POST", "/uploads"): {
+        "filename": [*NOT_TEXT, None, ""],
+        "tags": [*NOT_TEXTS, None],
+        "title": NOT_TEXT,
+        "path": NOT_TEXT,
+    },
     ("POST", "/sources/compare"): {
         "files": [None, "a", 1, [1], [{}], [{"source": "/a", "size": "1", "modified_ns": 1}]],
         "root": NOT_TEXT,
     },
     ("POST", "/sources/forget"): {
         "root": [*NOT_TEXT, None, ""],
-        "sources": [*NOT_TEXTS, None, [], ["/a"], [{}], [{"source": ""}], [{"source": 1}], [{"source": "/a", "reading": 1}]],
+        "sources": [
+            *NOT_TEXTS,
+            None,
+            [],
+            ["/a"],
+            [{}],
+            [{"source": ""}],
+            [{"source": 1}],
+            [{"source": "/a", "reading": 1}],
+        ],
         "force": [*NOT_BOOL, None],
         "preview": [*NOT_BOOL, None],
     },
@@ -167,9 +201,18 @@ WRONG: dict[tuple[str, str], dict[str, list[Any]]] = {
     },
     ("POST", "/organizations"): {"name": [*NOT_TEXT, None, "", "a\tb"]},
     ("PUT", "/roles/{name}"): {"permissions": [*NOT_TEXTS, None, [], ["nothing"]]},
-    ("POST", "/search/bulk"): {"queries": [None, "a", 1, True, {}, [{"query": "a"}] * 101], "max_tokens": [*NOT_NUMBER, 0]},
+    ("POST", "/search/bulk"): {
+        "queries": [None, "a", 1, True, {}, [{"query": "a"}] * 101],
+        "max_tokens": [*NOT_NUMBER, 0],
+    },
 }
-CURATED = {**SELECTION, "kind": [*NOT_TEXT, "x"], "policy": [*NOT_TEXT, "x"], "status": [*NOT_TEXT, "x"], "query": NOT_TEXT}
+CURATED = {
+    **SELECTION,
+    "kind": [*NOT_TEXT, "x"],
+    "policy": [*NOT_TEXT, "x"],
+    "status": [*NOT_TEXT, "x"],
+    "query": NOT_TEXT,
+}
 CONTEXT: dict[str, list[Any]] = {
     "query": [*NOT_TEXT, None, " "],
     "top_k": [*NOT_NUMBER, None, 0, 101],
@@ -184,7 +227,10 @@ WRONG |= {
     ("POST", f"{CHUNK}/deactivate"): {"reason": NOT_TEXT},
     ("POST", f"{CHUNK}/activate"): {"reason": NOT_TEXT},
     ("POST", f"{CHUNK}/reclassify"): {"chunk_kind": [*NOT_TEXT, None, "", "x"], "reason": NOT_TEXT},
-    ("POST", f"{CHUNK}/set-policy"): {"usage_policy": [*NOT_TEXT, None, "", "x"], "reason": NOT_TEXT},
+    ("POST", f"{CHUNK}/set-policy"): {
+        "usage_policy": [*NOT_TEXT, None, "", "x"],
+        "reason": NOT_TEXT,
+    },
     ("POST", "/knowledge/bulk/deactivate"): CURATED,
     ("POST", "/knowledge/bulk/activate"): CURATED,
     ("POST", "/knowledge/bulk/reclassify"): {**CURATED, "chunk_kind": [*NOT_TEXT, None, "x"]},
@@ -192,7 +238,10 @@ WRONG |= {
     ("POST", "/knowledge/context"): CONTEXT,
     ("POST", "/knowledge/ask"): CONTEXT,
     ("POST", "/knowledge/ask/stream"): CONTEXT,
-    ("PUT", "/knowledge/snapshots/{snapshot_id}/answer"): {"text": [*NOT_TEXT, None, ""], "model": [*NOT_TEXT, None, ""]},
+    ("PUT", "/knowledge/snapshots/{snapshot_id}/answer"): {
+        "text": [*NOT_TEXT, None, ""],
+        "model": [*NOT_TEXT, None, ""],
+    },
     ("POST", "/research/search"): {
         "query": [*NOT_TEXT, None, " ", "a" * 5001],
         "limit": [*NOT_NUMBER, None, 0, 101],
@@ -254,15 +303,24 @@ def url(server: RunningServer) -> str:
 def key(url: str) -> dict[str, str]:
     """The header of an admin: some of what is tried here makes keys, and then nobody is served without one."""
     with Engine(HttpTransport(url)) as engine:
-        return {"Authorization": f"Bearer {engine.post('/keys', {'user': 'tester', 'role': 'admin'})['key']}"}
+        return {
+            "Authorization": f"Bearer {engine.post('/keys', {'user': 'tester', 'role': 'admin'})['key']}"
+        }
 
 
 @pytest.fixture(scope="module")
 def send(url: str, ask: Any, key: dict[str, str]) -> Callable[..., Any]:
     asking = {**JSON, **key}
     chunk = ask(url, "GET", "/api/v1/knowledge/chunks", None, key).json["data"][0]["id"]
-    snapshot = ask(url, "POST", "/api/v1/knowledge/context", dumped({"query": "a"}), asking).json["snapshot_id"]
-    named = {"{document_id}": "1", "{chunk_id}": chunk, "{snapshot_id}": snapshot, "{name}": "a-role"}
+    snapshot = ask(url, "POST", "/api/v1/knowledge/context", dumped({"query": "a"}), asking).json[
+        "snapshot_id"
+    ]
+    named = {
+        "{document_id}": "1",
+        "{chunk_id}": chunk,
+        "{snapshot_id}": snapshot,
+        "{name}": "a-role",
+    }
 
     def call(method: str, path: str, body: Any = None, headers: Any = JSON) -> Any:
         for name, value in named.items():
@@ -279,7 +337,11 @@ def require_refused(answer: Any, *, status: int = 400, names: str = "") -> None:
     if body.get("schema_version") == "error.v1":
         assert set(body) == {"schema_version", "code", "message", "details", "hint"}
     elif "success" in body:
-        assert (body["success"], set(body), set(body["error"])) == (False, {"success", "error"}, {"code", "message", "details"})
+        assert (body["success"], set(body), set(body["error"])) == (
+            False,
+            {"success", "error"},
+            {"code", "message", "details"},
+        )
         body = body["error"]
     else:
         assert isinstance(body["error"], str)
@@ -292,7 +354,18 @@ def require_refused(answer: Any, *, status: int = 400, names: str = "") -> None:
 # The OpenAPI document decides what is tried
 
 
-GROUPS = ("documents", "notes", "tags", "jobs", "uploads", "bulk", "search", "knowledge", "research", "others")
+GROUPS = (
+    "documents",
+    "notes",
+    "tags",
+    "jobs",
+    "uploads",
+    "bulk",
+    "search",
+    "knowledge",
+    "research",
+    "others",
+)
 
 
 def group_of(path: str) -> str:
@@ -307,7 +380,12 @@ def documented(url: str, key: dict[str, str]) -> Any:
 
 
 def _try_out(operation: Any, mode: GenerationMode, key: dict[str, str]) -> None:
-    names = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"]
+    names = [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+    ]
     # A form and a list in a query are text on the wire: a number where a text belongs cannot be told from one.
     typed = operation.label not in {"POST /api/v1/documents", "GET /api/v1/documents"}
     checks = CHECKS.get_by_names([*names, *(["negative_data_rejection"] if typed else [])])
@@ -329,12 +407,18 @@ def _try_out(operation: Any, mode: GenerationMode, key: dict[str, str]) -> None:
     request()
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "unfitting"])
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "unfitting"]
+)
 @pytest.mark.parametrize("group", GROUPS)
 def test_generated_requests_are_answered_as_documented(
     documented: Any, key: dict[str, str], group: str, mode: GenerationMode
 ) -> None:
-    operations = [result.ok() for result in documented.get_all_operations() if group_of(result.ok().path) == group]
+    operations = [
+        result.ok()
+        for result in documented.get_all_operations()
+        if group_of(result.ok().path) == group
+    ]
     assert operations
     failures: list[str] = []
     for operation in operations:
@@ -351,11 +435,17 @@ def _can_be_wrong(operation: Any) -> bool:
     """Any text at all fits a path that ends in a name."""
     anything = {"type": "string"}
     parameters = [parameter.definition for parameter in operation.iter_parameters()]
-    return bool(operation.body) or any(item["in"] != "path" or _rules(item["schema"]) != anything for item in parameters)
+    return bool(operation.body) or any(
+        item["in"] != "path" or _rules(item["schema"]) != anything for item in parameters
+    )
 
 
 def _rules(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name not in ("title", "description", "examples")}
+    return {
+        name: value
+        for name, value in schema.items()
+        if name not in ("title", "description", "examples")
+    }
 
 
 def test_every_operation_belongs_to_a_group_that_is_tried(documented: Any) -> None:
@@ -397,7 +487,9 @@ def test_the_right_body_is_taken(send: Any, route: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("body", NO_BODY)
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
-def test_a_body_that_is_no_object_of_known_fields_is_refused(send: Any, route: tuple[str, str], body: str) -> None:
+def test_a_body_that_is_no_object_of_known_fields_is_refused(
+    send: Any, route: tuple[str, str], body: str
+) -> None:
     if route not in BODY_IS_OPTIONAL or body not in {"empty", "null"}:
         require_refused(send(*route, NO_BODY[body]))
 
@@ -408,7 +500,9 @@ def test_no_body_at_all_is_refused(send: Any, route: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
-def test_an_unknown_field_beside_the_right_ones_is_refused_by_name(send: Any, route: tuple[str, str]) -> None:
+def test_an_unknown_field_beside_the_right_ones_is_refused_by_name(
+    send: Any, route: tuple[str, str]
+) -> None:
     # The last two are names of what handlers are given, which is nobody else's business.
     for unknown in ("docment_ids", "actor", "source_files"):
         require_refused(send(*route, dumped({**ROUTES[route], unknown: [1]})), names=unknown)
@@ -418,7 +512,9 @@ FIELDS = [(route, field) for route, fields in WRONG.items() for field in fields]
 
 
 @pytest.mark.parametrize(("route", "field"), FIELDS, ids=[f"{r[0]} {r[1]} {f}" for r, f in FIELDS])
-def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(send: Any, route: tuple[str, str], field: str) -> None:
+def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(
+    send: Any, route: tuple[str, str], field: str
+) -> None:
     for value in [value for value in WRONG[route][field] if not has_surrogate(value)]:
         answer = send(*route, dumped({**ROUTES[route], field: value}))
 
@@ -427,26 +523,43 @@ def test_a_value_of_the_wrong_type_or_range_is_refused_by_name(send: Any, route:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
-def test_a_lone_surrogate_is_refused_by_field_or_as_bad_json(send: Any, route: tuple[str, str]) -> None:
+def test_a_lone_surrogate_is_refused_by_field_or_as_bad_json(
+    send: Any, route: tuple[str, str]
+) -> None:
     for field, values in WRONG[route].items():
         for value in [value for value in values if has_surrogate(value)]:
             answer = send(*route, dumped({**ROUTES[route], field: value}))
 
             require_refused(answer)
             # It may be found before there are fields; then the message must at least be true.
-            assert any(word in answer.json["message"] for word in (field, "body", "JSON")), (field, answer.json)
+            assert any(word in answer.json["message"] for word in (field, "body", "JSON")), (
+                field,
+                answer.json,
+            )
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None])
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None]
+)
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
-def test_a_body_that_is_not_called_json_is_refused(send: Any, route: tuple[str, str], content_type: str | None) -> None:
+def test_a_body_that_is_not_called_json_is_refused(
+    send: Any, route: tuple[str, str], content_type: str | None
+) -> None:
     answer = send(*route, dumped(ROUTES[route]), {"Content-Type": content_type})
 
     require_refused(answer, status=415, names="content-type")
 
 
 def test_json_with_a_charset_is_json(send: Any) -> None:
-    assert send("POST", "/search", dumped({"query": "a"}), {"Content-Type": "application/json; charset=utf-8"}).status == 200
+    assert (
+        send(
+            "POST",
+            "/search",
+            dumped({"query": "a"}),
+            {"Content-Type": "application/json; charset=utf-8"},
+        ).status
+        == 200
+    )
 
 
 def test_wrong_bodies_have_added_nothing(url: str, send: Any) -> None:
@@ -463,7 +576,9 @@ def test_wrong_bodies_have_added_nothing(url: str, send: Any) -> None:
 
 def multipart(*parts: tuple[str, bytes]) -> tuple[bytes, dict[str, str]]:
     head_of_all = b"--limit\r\nContent-Disposition: form-data; "
-    body = b"".join(head_of_all + head.encode() + b"\r\n\r\n" + data + b"\r\n" for head, data in parts)
+    body = b"".join(
+        head_of_all + head.encode() + b"\r\n\r\n" + data + b"\r\n" for head, data in parts
+    )
     return body + b"--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
@@ -477,8 +592,14 @@ UPLOADS = {
     "a NUL in the title": ([FILE, ('name="title"', b"a\x00b")], "title"),
     "metadata that is no JSON": ([FILE, ('name="metadata"', b"{")], "metadata"),
     "metadata that is a list": ([FILE, ('name="metadata"', b"[]")], "metadata"),
-    "metadata with a lone surrogate": ([FILE, ('name="metadata"', b'{"a": "\\ud800"}')], "metadata"),
-    "metadata that is nested too deeply": ([FILE, ('name="metadata"', b"[" * 10_000 + b"]" * 10_000)], "metadata"),
+    "metadata with a lone surrogate": (
+        [FILE, ('name="metadata"', b'{"a": "\\ud800"}')],
+        "metadata",
+    ),
+    "metadata that is nested too deeply": (
+        [FILE, ('name="metadata"', b"[" * 10_000 + b"]" * 10_000)],
+        "metadata",
+    ),
     "a trust that does not exist": ([FILE, ('name="trust"', b"best")], "trust"),
     "a file without a name": ([('name="file"; filename=""', b"x")], "file"),
     "two files": ([FILE, FILE], "file"),
@@ -512,8 +633,14 @@ def test_a_form_that_cannot_be_read_is_refused(send: Any, body: bytes, content_t
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", None])
-def test_a_file_that_does_not_come_as_a_form_is_refused(send: Any, content_type: str | None) -> None:
-    require_refused(send("POST", "/documents", b"{}", {"Content-Type": content_type}), status=415, names="content-type")
+def test_a_file_that_does_not_come_as_a_form_is_refused(
+    send: Any, content_type: str | None
+) -> None:
+    require_refused(
+        send("POST", "/documents", b"{}", {"Content-Type": content_type}),
+        status=415,
+        names="content-type",
+    )
 
 
 def test_a_file_name_cannot_lead_out_of_the_store(send: Any, server_home: Path) -> None:
@@ -564,18 +691,24 @@ def test_a_bad_parameter_is_refused_by_name(send: Any, path: str, field: str) ->
     require_refused(send("GET", path, None, {}), names=field)
 
 
-def test_a_parameter_that_a_route_does_not_have_is_refused_by_name_on_every_route(url: str, send: Any, ask: Any) -> None:
+def test_a_parameter_that_a_route_does_not_have_is_refused_by_name_on_every_route(
+    url: str, send: Any, ask: Any
+) -> None:
     """H2: a filter whose name is misspelt would be no filter, and the list of everything."""
     taken = []
     for path, operations in ask(url, "GET", "/schema/openapi.json").json["paths"].items():
-        wanted = re.sub(r"\{\w+\}", lambda found: "1" if found[0] in NUMBERS else NOBODYS, path).removeprefix("/api/v1")
+        wanted = re.sub(
+            r"\{\w+\}", lambda found: "1" if found[0] in NUMBERS else NOBODYS, path
+        ).removeprefix("/api/v1")
         for method in operations:
             answer = send(method.upper(), f"{wanted}?nosuchname=1", None, {})
             if answer.status != 400 or b"nosuchname" not in answer.body:
                 taken.append((method, path, answer.status, answer.body[:100]))
 
     assert taken == []
-    require_refused(send("GET", "/documents?tags=a&tag=b", None, {}), names="tag: is not a parameter")
+    require_refused(
+        send("GET", "/documents?tags=a&tag=b", None, {}), names="tag: is not a parameter"
+    )
     require_refused(send("GET", "/documents?Page=1", None, {}), names="Page")
 
 
@@ -583,7 +716,9 @@ NUMBERS = {"{document_id}", "{job_id}"}
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 
 
-@pytest.mark.parametrize("path", ["/?a=1", "/docs?a=1", "/schema/swagger?a=1", "/schema/openapi.json?a=1"])
+@pytest.mark.parametrize(
+    "path", ["/?a=1", "/docs?a=1", "/schema/swagger?a=1", "/schema/openapi.json?a=1"]
+)
 def test_a_page_may_be_asked_for_with_any_parameter(url: str, ask: Any, path: str) -> None:
     assert ask(url, "GET", path).status in {200, 302}
 
@@ -592,7 +727,14 @@ def test_a_page_may_be_asked_for_with_any_parameter(url: str, ask: Any, path: st
 def test_a_bad_offset_is_refused(send: Any, query: str) -> None:
     upload = send("POST", "/uploads", dumped({"filename": "a.md"})).json["upload_id"]
 
-    require_refused(send("PUT", f"/uploads/{upload}{query}", b"part", {"Content-Type": "application/octet-stream"}))
+    require_refused(
+        send(
+            "PUT",
+            f"/uploads/{upload}{query}",
+            b"part",
+            {"Content-Type": "application/octet-stream"},
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -616,16 +758,23 @@ def test_a_bad_offset_is_refused(send: Any, query: str) -> None:
         ("POST", "/uploads/00000000-0000-4000-8000-000000000000/finish"),
     ],
 )
-def test_what_does_not_exist_is_404_in_the_shape_of_every_error(send: Any, method: str, path: str) -> None:
+def test_what_does_not_exist_is_404_in_the_shape_of_every_error(
+    send: Any, method: str, path: str
+) -> None:
     answer = send(method, path, None, {})
 
-    assert answer.status in {404, 400} if "9999" in path and len(path) > 1000 else {404}, answer.body
+    assert answer.status in {404, 400} if "9999" in path and len(path) > 1000 else {404}, (
+        answer.body
+    )
     require_refused(answer, status=answer.status)
     assert answer.json["error"] in {"not_found", "invalid_input"}
 
 
 def test_a_document_that_does_not_exist_cannot_be_changed(send: Any) -> None:
-    for method, path, body in (("PUT", "/documents/999999/tags", {"tags": []}), ("PATCH", "/documents/999999", {"title": "t"})):
+    for method, path, body in (
+        ("PUT", "/documents/999999/tags", {"tags": []}),
+        ("PATCH", "/documents/999999", {"title": "t"}),
+    ):
         require_refused(send(method, path, dumped(body)), status=404)
 
 
@@ -640,7 +789,9 @@ def test_a_document_that_does_not_exist_cannot_be_changed(send: Any) -> None:
         ("OPTIONS", "/nope"),
     ],
 )
-def test_a_wrong_method_is_405_in_the_shape_of_every_error(send: Any, method: str, path: str) -> None:
+def test_a_wrong_method_is_405_in_the_shape_of_every_error(
+    send: Any, method: str, path: str
+) -> None:
     answer = send(method, path, None, {})
 
     assert answer.status == (404 if path == "/nope" else 405)
@@ -658,13 +809,17 @@ def small(tmp_path_factory: pytest.TempPathFactory, stop: Any, kb_store_of: Stor
     from kb_testing.fixtures import start_server
 
     home = tmp_path_factory.mktemp("small") / "kb-home"
-    running = start_server(KB_DATA_DIR=str(home), KB_MAX_BODY_BYTES="10000", KB_MAX_FILE_BYTES="50000", **kb_store_of())
+    running = start_server(
+        KB_DATA_DIR=str(home), KB_MAX_BODY_BYTES="10000", KB_MAX_FILE_BYTES="50000", **kb_store_of()
+    )
     yield running
     stop(running)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=NAMES)
-def test_an_oversized_json_body_is_413(small: RunningServer, ask: Any, route: tuple[str, str]) -> None:
+def test_an_oversized_json_body_is_413(
+    small: RunningServer, ask: Any, route: tuple[str, str]
+) -> None:
     method, path = route
     # Chunks by id have a limit of their own, whatever the setting.
     body = dumped({**ROUTES[route], "padding": "x" * (2**20 if path == "/chunks/bulk" else 20_000)})
@@ -683,7 +838,9 @@ def test_an_oversized_json_body_in_chunks_is_413(small: RunningServer, ask: Any)
 
 
 def test_a_body_that_lies_about_its_length_is_measured(small: RunningServer, ask: Any) -> None:
-    answer = ask(small.url, "POST", "/api/v1/notes", b"{}", {**JSON, "Content-Length": "99999999999"})
+    answer = ask(
+        small.url, "POST", "/api/v1/notes", b"{}", {**JSON, "Content-Length": "99999999999"}
+    )
 
     require_refused(answer, status=413)
 
@@ -697,16 +854,24 @@ def test_a_file_may_be_larger_than_a_json_body(small: RunningServer, ask: Any) -
 def test_an_oversized_file_is_413_and_says_the_limit(small: RunningServer, ask: Any) -> None:
     body, headers = multipart(('name="file"; filename="larger.md"', b"word " * 12_000))
 
-    require_refused(ask(small.url, "POST", "/api/v1/documents", body, headers), status=413, names="KB_MAX_FILE_BYTES")
+    require_refused(
+        ask(small.url, "POST", "/api/v1/documents", body, headers),
+        status=413,
+        names="KB_MAX_FILE_BYTES",
+    )
 
 
-def test_an_upload_in_parts_cannot_exceed_the_limit_of_a_file(small: RunningServer, ask: Any) -> None:
+def test_an_upload_in_parts_cannot_exceed_the_limit_of_a_file(
+    small: RunningServer, ask: Any
+) -> None:
     path = "/api/v1/uploads"
     upload = ask(small.url, "POST", path, dumped({"filename": "a.md"}), JSON).json["upload_id"]
     octets = {"Content-Type": "application/octet-stream"}
 
     assert ask(small.url, "PUT", f"{path}/{upload}", b"x" * 40_000, octets).status == 200
-    require_refused(ask(small.url, "PUT", f"{path}/{upload}?offset=40000", b"x" * 40_000, octets), status=413)
+    require_refused(
+        ask(small.url, "PUT", f"{path}/{upload}?offset=40000", b"x" * 40_000, octets), status=413
+    )
 
 
 # Failures of the server itself
@@ -742,21 +907,43 @@ def test_an_unexpected_failure_leaks_nothing_and_is_found_in_the_log(
     kb_plugin("leaky", LEAKY, module="leaky_routes")
     server = serve()
 
-    answers = {path: ask(server.url, "GET", f"/api/v1/leaky{path}") for path in ("", "/v1", "/envelope")}
+    answers = {
+        path: ask(server.url, "GET", f"/api/v1/leaky{path}") for path in ("", "/v1", "/envelope")
+    }
     stop(server)
 
     for path, answer in answers.items():
         assert answer.status == 500
         text = answer.body.decode()
-        for secret in ("SELECT", "secrets", "/home", "sqlite", "Traceback", "RuntimeError", "LookupError", ".py"):
+        for secret in (
+            "SELECT",
+            "secrets",
+            "/home",
+            "sqlite",
+            "Traceback",
+            "RuntimeError",
+            "LookupError",
+            ".py",
+        ):
             assert secret not in text
         body = answer.json
-        given = body["error"]["details"] if path == "/envelope" else body["details"] if path == "/v1" else body
+        given = (
+            body["error"]["details"]
+            if path == "/envelope"
+            else body["details"]
+            if path == "/v1"
+            else body
+        )
         assert given["id"] == answer.headers["x-request-id"]
-        lines = [json.loads(line) for line in server.log if line.startswith("{") and given["id"] in line]
+        lines = [
+            json.loads(line) for line in server.log if line.startswith("{") and given["id"] in line
+        ]
         failure = next(line for line in lines if line["level"] == "error")
         assert "/home/somebody/kb.sqlite" in failure["exception"]
-        assert any(line.get("status") == 500 and line.get("path") == f"/api/v1/leaky{path}" for line in lines)
+        assert any(
+            line.get("status") == 500 and line.get("path") == f"/api/v1/leaky{path}"
+            for line in lines
+        )
 
 
 def test_the_server_is_well_after_all_this(send: Any) -> None:

@@ -22,7 +22,9 @@ from kb_framework.edges.cli.console import Cli
 """
 
 
-@pytest.mark.parametrize(("arguments", "message"), [((), "nothing was done"), (("3 added",), "3 added")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [((), "nothing was done"), (("3 added",), "3 added")]
+)
 def test_an_interrupted_command_says_what_was_done(
     kb_plugin: Install, kb_run: Run, arguments: tuple[str, ...], message: str
 ) -> None:

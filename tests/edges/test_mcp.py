@@ -19,7 +19,14 @@ from kb_testing.fixtures import Install, Run, RunningServer, kb_line, kb_mcp, st
 
 Mode = Literal["auto", "legacy"]
 MODES: list[Mode] = ["auto", "legacy"]
-READ = {"kb_search", "kb_bulk_search", "kb_get_document", "kb_list_documents", "kb_tags", "kb_get_chunks"}
+READ = {
+    "kb_search",
+    "kb_bulk_search",
+    "kb_get_document",
+    "kb_list_documents",
+    "kb_tags",
+    "kb_get_chunks",
+}
 READ |= {"kb_impact"}
 # They change nothing that is searched, but keep a record of what they answered.
 RECORD = {"kb_context", "kb_ask", "kb_research_search"}
@@ -27,7 +34,11 @@ WRITE = READ | {"kb_addnote", "kb_upload_start", "kb_upload_append", "kb_upload_
 CURATE = WRITE | {"kb_bulk_delete", "kb_bulk_tags", "kb_bulk_set_tags"}
 
 
-def talk(where: StdioServerParameters | str, conversation: Callable[[Client], Awaitable[Any]], mode: Mode = "auto") -> Any:
+def talk(
+    where: StdioServerParameters | str,
+    conversation: Callable[[Client], Awaitable[Any]],
+    mode: Mode = "auto",
+) -> Any:
     """Connect, have the conversation, disconnect; what it came to."""
 
     async def run() -> Any:
@@ -84,7 +95,12 @@ def test_every_tool_says_what_it_is_in_few_words(http: str, mode: Mode) -> None:
         assert len(tool.description.splitlines()) <= 6, name
         assert len(tool.description) <= 600, name
         hints = tool.annotations
-        for hint in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint):
+        for hint in (
+            hints.read_only_hint,
+            hints.destructive_hint,
+            hints.idempotent_hint,
+            hints.open_world_hint,
+        ):
             assert isinstance(hint, bool), name
         assert not (hints.read_only_hint and hints.destructive_hint), name
 
@@ -93,7 +109,10 @@ def test_the_hints_tell_readers_from_writers_and_destroyers(http: str) -> None:
     tools = talk(http, list_tools)
 
     assert {name for name in CURATE if tools[name].annotations.read_only_hint} == READ
-    assert {name for name in CURATE if tools[name].annotations.destructive_hint} >= {"kb_bulk_delete", "kb_bulk_set_tags"}
+    assert {name for name in CURATE if tools[name].annotations.destructive_hint} >= {
+        "kb_bulk_delete",
+        "kb_bulk_set_tags",
+    }
     assert not any(tools[name].annotations.open_world_hint for name in CURATE)
 
 
@@ -123,10 +142,14 @@ def test_the_bulk_tools_take_what_they_shall_and_say_that_tags_select(http: str)
         assert "select" in tools[name].description.lower()
 
 
-@pytest.mark.parametrize(("profile", "wanted"), [("read", READ), ("write", WRITE), ("curate", CURATE), ("admin", CURATE)])
+@pytest.mark.parametrize(
+    ("profile", "wanted"), [("read", READ), ("write", WRITE), ("curate", CURATE), ("admin", CURATE)]
+)
 def test_a_profile_chooses_the_tools(kb_home: Path, profile: str, wanted: set[str]) -> None:
     async def conversation(client: Client) -> Any:
-        refused = None if profile != "read" else await fail(client, "kb_bulk_delete", document_ids=[1])
+        refused = (
+            None if profile != "read" else await fail(client, "kb_bulk_delete", document_ids=[1])
+        )
         return set(await list_tools(client)), refused
 
     names, refused = talk(kb_mcp("--profile", profile), conversation)
@@ -156,7 +179,9 @@ def test_the_cost_of_the_tools_is_told(kb_run: Run, kb_home: Path) -> None:
 
 async def walk(client: Client) -> None:
     """Every tool of documents, search and bulk, once."""
-    added = await call(client, "kb_addnote", text="# Walk\n\nabout zebras", tags=["walk", "old"], metadata={"a": 1})
+    added = await call(
+        client, "kb_addnote", text="# Walk\n\nabout zebras", tags=["walk", "old"], metadata={"a": 1}
+    )
     number = added["document"]["id"]
     assert added["document"]["title"] == "Walk"
 
@@ -165,10 +190,17 @@ async def walk(client: Client) -> None:
     assert "chunks" not in await call(client, "kb_get_document", document_id=number)
 
     upload = await call(client, "kb_upload_start", filename="part.md", tags=["walk"])
-    upload = await call(client, "kb_upload_append", upload_id=upload["upload_id"], content=f"# Parts {number}\n\n")
+    upload = await call(
+        client, "kb_upload_append", upload_id=upload["upload_id"], content=f"# Parts {number}\n\n"
+    )
     rest = base64.b64encode(b"of giraffes").decode()
     upload = await call(
-        client, "kb_upload_append", upload_id=upload["upload_id"], content=rest, offset=upload["received"], base64=True
+        client,
+        "kb_upload_append",
+        upload_id=upload["upload_id"],
+        content=rest,
+        offset=upload["received"],
+        base64=True,
     )
     finished = await call(client, "kb_upload_finish", upload_id=upload["upload_id"])
     assert finished["document"]["title"] in {f"Parts {number}", "part.md"}
@@ -182,7 +214,12 @@ async def walk(client: Client) -> None:
     assert found["hits"][0]["title"] == "Walk"
 
     tagged = await call(client, "kb_bulk_tags", document_ids=[number], add=["new"], remove=["old"])
-    assert (tagged["status"], tagged["matched"], tagged["succeeded"], tagged["errors"]) == ("done", 1, 1, [])
+    assert (tagged["status"], tagged["matched"], tagged["succeeded"], tagged["errors"]) == (
+        "done",
+        1,
+        1,
+        [],
+    )
     replaced = await call(client, "kb_bulk_set_tags", document_ids=[number], new_tags=["only"])
     assert replaced["succeeded"] == 1
     assert (await call(client, "kb_get_document", document_id=number))["tags"] == ["only"]
@@ -204,25 +241,34 @@ def test_every_tool_works_over_standard_input_and_output(kb_home: Path, mode: Mo
 
 def test_a_list_or_an_object_may_come_as_the_text_of_its_json(http: str) -> None:
     async def conversation(client: Client) -> None:
-        added = await call(client, "kb_addnote", text="text", tags='["as", "text"]', metadata='{"a": [1]}')
+        added = await call(
+            client, "kb_addnote", text="text", tags='["as", "text"]', metadata='{"a": [1]}'
+        )
         document = added["document"]
         assert (document["tags"], document["metadata"]["a"]) == (["as", "text"], [1])
         listed = await call(client, "kb_list_documents", tags='["as", "text"]')
         assert document["id"] in {item["id"] for item in listed["data"]}
-        changed = await call(client, "kb_bulk_tags", document_ids=f"[{document['id']}]", add='["more"]')
+        changed = await call(
+            client, "kb_bulk_tags", document_ids=f"[{document['id']}]", add='["more"]'
+        )
         assert changed["succeeded"] == 1
         shown = await call(client, "kb_get_document", document_id=str(document["id"]))
         assert shown["tags"] == ["as", "more", "text"]
         # A text stays a text, whatever it looks like.
         assert (await call(client, "kb_addnote", text="[1, 2]"))["document"]["title"] == "[1, 2]"
-        assert (await call(client, "kb_addnote", text="a", tags="8, b"))["document"]["tags"] == ["8", "b"]
+        assert (await call(client, "kb_addnote", text="a", tags="8, b"))["document"]["tags"] == [
+            "8",
+            "b",
+        ]
 
     talk(http, conversation)
 
 
 def test_a_text_that_is_nested_deep_is_no_object(http: str) -> None:
     async def conversation(client: Client) -> None:
-        answer = await client.call_tool("kb_addnote", {"text": "a", "metadata": '{"a":' + "[" * 100_000})
+        answer = await client.call_tool(
+            "kb_addnote", {"text": "a", "metadata": '{"a":' + "[" * 100_000}
+        )
         assert answer.is_error
         assert "metadata" in str(answer.content)
 
@@ -231,10 +277,21 @@ def test_a_text_that_is_nested_deep_is_no_object(http: str) -> None:
 
 def test_whole_numbers_may_have_a_point_and_empty_filters_are_not_given(http: str) -> None:
     async def conversation(client: Client) -> None:
-        number = (await call(client, "kb_addnote", text="a river of whole numbers"))["document"]["id"]
+        number = (await call(client, "kb_addnote", text="a river of whole numbers"))["document"][
+            "id"
+        ]
         assert (await call(client, "kb_get_document", document_id=float(number)))["id"] == number
         assert (await call(client, "kb_list_documents", page=1.0, doc_type=""))["meta"]["page"] == 1
-        found = await call(client, "kb_search", query="whole numbers", k=3.0, lang="", doc_type="", path_glob="", cursor="")
+        found = await call(
+            client,
+            "kb_search",
+            query="whole numbers",
+            k=3.0,
+            lang="",
+            doc_type="",
+            path_glob="",
+            cursor="",
+        )
         assert number in {hit["doc_id"] for hit in found["hits"]}
 
     talk(http, conversation)
@@ -256,7 +313,11 @@ WRONG = [
     ("kb_bulk_delete", {"document_ids": [True]}, "document_ids"),
     ("kb_bulk_delete", {"document_ids": [1], "force": "true!"}, "force"),
     ("kb_bulk_set_tags", {"document_ids": [1]}, "new_tags"),
-    ("kb_upload_append", {"upload_id": "00000000-0000-4000-8000-000000000000", "content": "!", "base64": True}, "content"),
+    (
+        "kb_upload_append",
+        {"upload_id": "00000000-0000-4000-8000-000000000000", "content": "!", "base64": True},
+        "content",
+    ),
     ("kb_nosuch", {}, "kb_nosuch"),
 ]
 
@@ -267,8 +328,16 @@ def test_a_wrong_argument_is_told_by_name(http: str, mode: Mode) -> None:
         return [await fail(client, tool, **arguments) for tool, arguments, _ in WRONG]
 
     for (tool, arguments, field), error in zip(WRONG, talk(http, conversation, mode), strict=True):
-        assert set(error) == {"schema_version", "code", "message", "details", "hint"}, (tool, arguments, error)
-        assert (error["schema_version"], error["code"]) == ("error.v1", "invalid_input"), (tool, arguments, error)
+        assert set(error) == {"schema_version", "code", "message", "details", "hint"}, (
+            tool,
+            arguments,
+            error,
+        )
+        assert (error["schema_version"], error["code"]) == ("error.v1", "invalid_input"), (
+            tool,
+            arguments,
+            error,
+        )
         assert field in error["message"], (tool, arguments, error)
 
 
@@ -290,7 +359,11 @@ def test_bad_input_that_the_engine_refuses_is_an_error_of_the_tool(http: str) ->
         ):
             error = await fail(client, tool, **arguments)
             assert field in error["message"], (tool, arguments, error)
-            assert error.get("error", error.get("code")) in {"invalid_input", "not_found"}, (tool, arguments, error)
+            assert error.get("error", error.get("code")) in {"invalid_input", "not_found"}, (
+                tool,
+                arguments,
+                error,
+            )
 
     talk(http, conversation)
 
@@ -300,11 +373,17 @@ def test_an_error_of_the_engine_comes_with_its_own_body(kb_home: Path, mode: Mod
     async def conversation(client: Client) -> tuple[Any, Any]:
         for number in range(4):
             await call(client, "kb_addnote", text=f"note {number}", tags=["all"])
-        return await fail(client, "kb_get_document", document_id=999), await fail(client, "kb_bulk_delete", tags=["all"])
+        return await fail(client, "kb_get_document", document_id=999), await fail(
+            client, "kb_bulk_delete", tags=["all"]
+        )
 
     missing, refused = talk(kb_mcp(), conversation, mode)
 
-    assert missing == {"error": "not_found", "message": "there is no document 999", "document_id": 999}
+    assert missing == {
+        "error": "not_found",
+        "message": "there is no document 999",
+        "document_id": 999,
+    }
     assert {name: value for name, value in refused.items() if name != "message"} == {
         "error": "safety_threshold_exceeded",
         "matched": 4,
@@ -335,7 +414,9 @@ def kb_tools():
 """
 
 
-def test_a_tool_that_raises_leaks_nothing_and_hurts_no_other(kb_plugin: Install, kb_home: Path) -> None:
+def test_a_tool_that_raises_leaks_nothing_and_hurts_no_other(
+    kb_plugin: Install, kb_home: Path
+) -> None:
     kb_plugin("faulty", FAULTY.replace("nosuch", "listing"), module="faulty_tools")
 
     async def conversation(client: Client) -> tuple[Any, Any, Any]:
@@ -348,11 +429,15 @@ def test_a_tool_that_raises_leaks_nothing_and_hurts_no_other(kb_plugin: Install,
     assert error["code"] == "internal_error"
     assert "SELECT" not in json.dumps(error)
     assert "/home" not in json.dumps(error)
-    assert json.loads(listed.content[0].text) == listed.structured_content or listed.structured_content == {"data": [1, 2]}
+    assert json.loads(
+        listed.content[0].text
+    ) == listed.structured_content or listed.structured_content == {"data": [1, 2]}
     assert tags["data"] == []
 
 
-def test_a_tool_that_cannot_be_imported_costs_its_plugin_and_no_other(kb_plugin: Install, kb_home: Path) -> None:
+def test_a_tool_that_cannot_be_imported_costs_its_plugin_and_no_other(
+    kb_plugin: Install, kb_home: Path
+) -> None:
     kb_plugin("faulty", FAULTY, module="faulty_tools")
 
     names = set(talk(kb_mcp(), list_tools))
@@ -368,7 +453,11 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
 }
 
 
@@ -377,11 +466,15 @@ class Process:
 
     def __init__(self, *arguments: str) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(kb_line("mcp", *arguments), **pipes, text=True, encoding="utf-8")
+        self.process = subprocess.Popen(
+            kb_line("mcp", *arguments), **pipes, text=True, encoding="utf-8"
+        )
 
     def send(self, message: dict[str, Any] | str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write((message if isinstance(message, str) else json.dumps(message)) + "\n")
+        self.process.stdin.write(
+            (message if isinstance(message, str) else json.dumps(message)) + "\n"
+        )
         self.process.stdin.flush()
 
     def receive(self) -> dict[str, Any]:
@@ -395,7 +488,14 @@ class Process:
         return answer
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        self.send({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+        self.send(
+            {
+                "jsonrpc": "2.0",
+                "id": 7,
+                "method": "tools/call",
+                "params": {"name": tool, "arguments": arguments},
+            }
+        )
         return self.receive()
 
     def end(self) -> tuple[int, str, str]:
@@ -408,7 +508,11 @@ class Process:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_handshake_is_answered_without_opening_the_database(kb_home: Path, mode: Mode) -> None:
     def is_made() -> bool:
-        return bool(stored_tables()) if os.environ.get("KB_DATABASE_URL") else (kb_home / "kb.sqlite").exists()
+        return (
+            bool(stored_tables())
+            if os.environ.get("KB_DATABASE_URL")
+            else (kb_home / "kb.sqlite").exists()
+        )
 
     async def conversation(client: Client) -> tuple[Any, bool, bool]:
         tools = await list_tools(client)
@@ -439,14 +543,19 @@ def test_the_server_ends_when_its_input_ends(kb_home: Path) -> None:
 
     after_a_call = Process()
     after_a_call.start()
-    assert "isError" not in after_a_call.call("kb_tags")["result"] or after_a_call.call("kb_tags")["result"]["isError"] is False
+    assert (
+        "isError" not in after_a_call.call("kb_tags")["result"]
+        or after_a_call.call("kb_tags")["result"]["isError"] is False
+    )
     code, out, said = after_a_call.end()
     assert (code, out) == (0, "")
     assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_although_its_input_is_open(kb_home: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_server_although_its_input_is_open(
+    kb_home: Path, number: signal.Signals
+) -> None:
     process = Process()
     process.start()
     process.process.send_signal(number)
@@ -484,14 +593,18 @@ def test_text_of_any_script_survives(kb_home: Path) -> None:
     process = Process()
     process.start()
     added = process.call("kb_addnote", text=text)["result"]["structuredContent"]
-    shown = process.call("kb_get_document", document_id=added["document"]["id"], content=True)["result"]
+    shown = process.call("kb_get_document", document_id=added["document"]["id"], content=True)[
+        "result"
+    ]
     process.end()
 
     assert shown["structuredContent"]["chunks"][0]["content"] == text
     assert "크기" in shown["content"][0]["text"]
 
 
-def test_the_server_uses_the_engine_that_serves_its_folder(serve: Any, stop: Any, kb_home: Path) -> None:
+def test_the_server_uses_the_engine_that_serves_its_folder(
+    serve: Any, stop: Any, kb_home: Path
+) -> None:
     server = serve()
 
     async def conversation(client: Client) -> Any:
@@ -507,12 +620,16 @@ def test_the_server_uses_the_engine_that_serves_its_folder(serve: Any, stop: Any
 
 
 @pytest.mark.both_stores
-def test_a_document_from_anywhere_is_seen_everywhere(serve: Any, kb_run: Run, tmp_path: Path) -> None:
+def test_a_document_from_anywhere_is_seen_everywhere(
+    serve: Any, kb_run: Run, tmp_path: Path
+) -> None:
     server = serve()
     content = b"# Shared\n\nwords about otters"
     (tmp_path / "shared.md").write_bytes(content)
 
-    by_command = json.loads(kb_run("add", str(tmp_path / "shared.md"), "--json").stdout)["files"][0]["document_id"]
+    by_command = json.loads(kb_run("add", str(tmp_path / "shared.md"), "--json").stdout)["files"][
+        0
+    ]["document_id"]
     with server.engine as engine:
         uploaded = engine.upload("/documents", "shared.md", content, {})
         assert uploaded["duplicate"] is True
@@ -534,18 +651,25 @@ def test_a_document_from_anywhere_is_seen_everywhere(serve: Any, kb_run: Run, tm
     assert {item["id"] for item in by_http["data"]} == wanted
     assert by_tool["data"] == by_http["data"] == listed_by_command["data"]
     assert {hit["doc_id"] for hit in found["hits"]} == wanted
-    assert {hit["doc_id"] for hit in json.loads(kb_run("search", "otters", "--json").stdout)["hits"]} == wanted
+    assert {
+        hit["doc_id"] for hit in json.loads(kb_run("search", "otters", "--json").stdout)["hits"]
+    } == wanted
 
 
 @pytest.mark.both_stores
-def test_two_servers_and_commands_write_to_one_folder_at_the_same_time(kb_home: Path, kb_run: Run) -> None:
+def test_two_servers_and_commands_write_to_one_folder_at_the_same_time(
+    kb_home: Path, kb_run: Run
+) -> None:
     async def write(name: str) -> None:
         async with Client(kb_mcp(), read_timeout_seconds=600) as client:
             for number in range(8):
                 await call(client, "kb_addnote", text=f"{name} {number}", tags=[name])
 
     async def command() -> list[Any]:
-        return [await asyncio.to_thread(kb_run, "note", f"command {number}", "--tags", "command") for number in range(3)]
+        return [
+            await asyncio.to_thread(kb_run, "note", f"command {number}", "--tags", "command")
+            for number in range(3)
+        ]
 
     async def together() -> list[Any]:
         _, _, done = await asyncio.gather(write("first"), write("second"), command())
@@ -554,7 +678,9 @@ def test_two_servers_and_commands_write_to_one_folder_at_the_same_time(kb_home: 
     commands = asyncio.run(together())
 
     assert [done.returncode for done in commands] == [0, 0, 0], [done.stderr for done in commands]
-    counts = {item["tag"]: item["count"] for item in json.loads(kb_run("tags", "--json").stdout)["data"]}
+    counts = {
+        item["tag"]: item["count"] for item in json.loads(kb_run("tags", "--json").stdout)["data"]
+    }
     assert counts == {"first": 8, "second": 8, "command": 3}
     assert kb_run("doctor").returncode == 0
 

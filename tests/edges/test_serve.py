@@ -48,7 +48,18 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 600) -> A
 # Who may reach it
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8420", "127.8.9.10", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8420"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.0.0.1:8420",
+        "127.8.9.10",
+        "localhost",
+        "LOCALHOST:1",
+        "[::1]",
+        "[::1]:8420",
+    ],
+)
 def test_a_name_of_this_machine_is_served(server: RunningServer, ask: Any, host: str) -> None:
     assert ask(server.url, "GET", LIVE, None, {"Host": host}).status == 200
 
@@ -69,7 +80,9 @@ def test_a_name_of_this_machine_is_served(server: RunningServer, ask: Any, host:
     ],
 )
 @pytest.mark.parametrize("path", [LIVE, "/schema/openapi.json", "/mcp"])
-def test_another_name_is_refused_everywhere(server: RunningServer, ask: Any, host: str | None, path: str) -> None:
+def test_another_name_is_refused_everywhere(
+    server: RunningServer, ask: Any, host: str | None, path: str
+) -> None:
     answer = ask(server.url, "GET", path, None, {"Host": host})
 
     assert answer.status in {400, 403}
@@ -81,7 +94,16 @@ def test_another_name_is_refused_everywhere(server: RunningServer, ask: Any, hos
 def test_a_host_may_be_allowed_by_name(serve: Serve, ask: Any) -> None:
     server = serve(KB_ALLOWED_HOSTS="kb.example.org")
 
-    assert ask(server.url, "GET", LIVE, None, {"Host": "KB.example.org:443", "Origin": "https://kb.example.org"}).status == 200
+    assert (
+        ask(
+            server.url,
+            "GET",
+            LIVE,
+            None,
+            {"Host": "KB.example.org:443", "Origin": "https://kb.example.org"},
+        ).status
+        == 200
+    )
     assert ask(server.url, "GET", LIVE, None, {"Host": "example.org"}).status == 403
 
 
@@ -98,10 +120,25 @@ def test_a_host_may_be_allowed_by_name(serve: Serve, ask: Any) -> None:
         "nonsense",
     ],
 )
-@pytest.mark.parametrize(("method", "path"), [("GET", LIVE), ("POST", "/api/v1/notes"), ("POST", "/mcp"), ("OPTIONS", LIVE)])
-def test_a_page_from_elsewhere_is_refused(server: RunningServer, ask: Any, origin: str, method: str, path: str) -> None:
-    headers = {"Origin": origin, "Content-Type": "application/json", "Access-Control-Request-Method": "POST"}
-    answer = ask(server.url, method, path, b'{"text": "from elsewhere"}' if method == "POST" else None, headers)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", LIVE), ("POST", "/api/v1/notes"), ("POST", "/mcp"), ("OPTIONS", LIVE)],
+)
+def test_a_page_from_elsewhere_is_refused(
+    server: RunningServer, ask: Any, origin: str, method: str, path: str
+) -> None:
+    headers = {
+        "Origin": origin,
+        "Content-Type": "application/json",
+        "Access-Control-Request-Method": "POST",
+    }
+    answer = ask(
+        server.url,
+        method,
+        path,
+        b'{"text": "from elsewhere"}' if method == "POST" else None,
+        headers,
+    )
 
     assert answer.status == 403
     assert answer.json["error"] == "forbidden"
@@ -111,7 +148,11 @@ def test_a_page_from_elsewhere_is_refused(server: RunningServer, ask: Any, origi
 def test_a_page_of_its_own_is_served_without_cors_headers(server: RunningServer, ask: Any) -> None:
     for origin in (server.url, server.url.replace("127.0.0.1", "localhost")):
         answer = ask(
-            server.url, "POST", "/api/v1/search", b'{"query": "a"}', {"Origin": origin, "Content-Type": "application/json"}
+            server.url,
+            "POST",
+            "/api/v1/search",
+            b'{"query": "a"}',
+            {"Origin": origin, "Content-Type": "application/json"},
         )
 
         assert answer.status == 200
@@ -145,16 +186,36 @@ def test_every_answer_has_an_id_that_its_log_line_has_too(server: RunningServer,
     ids = [answer.headers["x-request-id"] for answer in answers]
     assert len(set(ids)) == len(ids)
     for answer, request_id in zip(answers, ids, strict=True):
-        line = wait_for(lambda wanted=request_id: [x for x in lines(server) if x.get("request_id") == wanted], request_id)[0]
+        line = wait_for(
+            lambda wanted=request_id: [x for x in lines(server) if x.get("request_id") == wanted],
+            request_id,
+        )[0]
         assert line["status"] == answer.status
 
 
 def test_a_log_line_is_one_json_object(server: RunningServer, ask: Any) -> None:
     request_id = ask(server.url, "GET", "/api/v1/documents?q=secret-words").headers["x-request-id"]
-    line = wait_for(lambda: [x for x in lines(server) if x.get("request_id") == request_id], request_id)[0]
+    line = wait_for(
+        lambda: [x for x in lines(server) if x.get("request_id") == request_id], request_id
+    )[0]
 
-    assert set(line) == {"time", "level", "logger", "message", "request_id", "method", "path", "status", "ms"}
-    assert (line["level"], line["method"], line["path"], line["status"]) == ("info", "GET", "/api/v1/documents", 200)
+    assert set(line) == {
+        "time",
+        "level",
+        "logger",
+        "message",
+        "request_id",
+        "method",
+        "path",
+        "status",
+        "ms",
+    }
+    assert (line["level"], line["method"], line["path"], line["status"]) == (
+        "info",
+        "GET",
+        "/api/v1/documents",
+        200,
+    )
     assert line["time"].endswith("Z")
     assert line["ms"] > 0
     assert "secret-words" not in json.dumps(line)
@@ -164,7 +225,9 @@ def test_a_log_line_is_one_json_object(server: RunningServer, ask: Any) -> None:
 
 
 def test_a_path_cannot_break_a_log_line(server: RunningServer, ask: Any) -> None:
-    request_id = ask(server.url, "GET", "/a%0A%7B%22level%22%3A%20%22forged%22%7D").headers["x-request-id"]
+    request_id = ask(server.url, "GET", "/a%0A%7B%22level%22%3A%20%22forged%22%7D").headers[
+        "x-request-id"
+    ]
 
     wait_for(lambda: [x for x in lines(server) if x.get("request_id") == request_id], request_id)
     assert not [x for x in lines(server) if x.get("level") == "forged"]
@@ -209,7 +272,9 @@ def test_it_stops_quietly_once_the_requests_under_way_are_answered(
     kb_plugin("slow", SLOW, module="slow_routes")
     server = serve()
     answers: list[Any] = []
-    under_way = threading.Thread(target=lambda: answers.append(ask(server.url, "GET", "/api/v1/slow")))
+    under_way = threading.Thread(
+        target=lambda: answers.append(ask(server.url, "GET", "/api/v1/slow"))
+    )
     assert json.loads((kb_home / ADDRESS_FILE).read_text())["url"] == server.url
     under_way.start()
     wait_for((kb_home / "begun").exists, "the request")
@@ -226,12 +291,21 @@ def test_it_stops_quietly_once_the_requests_under_way_are_answered(
 
 def test_what_was_acknowledged_is_there_after_a_restart(serve: Serve, stop: Any, ask: Any) -> None:
     first = serve()
-    added = ask(first.url, "POST", "/api/v1/notes", b'{"text": "kept"}', {"Content-Type": "application/json"}).json
+    added = ask(
+        first.url,
+        "POST",
+        "/api/v1/notes",
+        b'{"text": "kept"}',
+        {"Content-Type": "application/json"},
+    ).json
     assert stop(first) == 0
 
     again = serve()
 
-    assert ask(again.url, "GET", f"/api/v1/documents/{added['document']['id']}").json == added["document"]
+    assert (
+        ask(again.url, "GET", f"/api/v1/documents/{added['document']['id']}").json
+        == added["document"]
+    )
 
 
 # How it is found
@@ -250,7 +324,9 @@ def test_a_command_uses_the_server_by_itself(serve: Serve, kb_run: Run, stop: An
     assert ("GET", "/api/v1/documents") in asked
 
 
-def test_a_command_uses_the_engine_that_is_configured(server: RunningServer, kb_run: Run, kb_home: Path) -> None:
+def test_a_command_uses_the_engine_that_is_configured(
+    server: RunningServer, kb_run: Run, kb_home: Path
+) -> None:
     done = kb_run("note", "over there", "--json", KB_ENGINE_URL=server.url)
 
     assert done.returncode == 0, done.stderr
@@ -297,7 +373,10 @@ def free_port() -> int:
 
 
 def test_an_address_where_nothing_answers_is_ignored(kb_home: Path, kb_run: Run) -> None:
-    leave(kb_home, json.dumps({"url": f"http://127.0.0.1:{free_port()}", "instance": "gone", "pid": 1}))
+    leave(
+        kb_home,
+        json.dumps({"url": f"http://127.0.0.1:{free_port()}", "instance": "gone", "pid": 1}),
+    )
 
     done = kb_run("note", "all the same")
 
@@ -305,7 +384,9 @@ def test_an_address_where_nothing_answers_is_ignored(kb_home: Path, kb_run: Run)
     assert list((kb_home / "files").glob("??/*"))
 
 
-def test_an_address_where_another_server_answers_is_ignored(kb_home: Path, other_server: str, kb_run: Run) -> None:
+def test_an_address_where_another_server_answers_is_ignored(
+    kb_home: Path, other_server: str, kb_run: Run
+) -> None:
     leave(kb_home, json.dumps({"url": other_server, "instance": "gone", "pid": 1}))
 
     done = kb_run("note", "all the same")
@@ -327,7 +408,9 @@ class Impostor:
             def answer(self) -> None:
                 sent = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
                 kept.append(f"{self.path} {self.headers} {sent}")
-                body = json.dumps({"status": "ok", "instance": instance, "proof": "0" * 64}).encode()
+                body = json.dumps(
+                    {"status": "ok", "instance": instance, "proof": "0" * 64}
+                ).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -351,9 +434,13 @@ class Impostor:
 
 
 @pytest.mark.parametrize("pid_is", ["dead", "alive"])
-def test_an_impostor_on_a_dead_engines_port_is_sent_nothing(serve: Serve, kb_home: Path, kb_run: Run, pid_is: str) -> None:
+def test_an_impostor_on_a_dead_engines_port_is_sent_nothing(
+    serve: Serve, kb_home: Path, kb_run: Run, pid_is: str
+) -> None:
     server = serve()
-    key = json.loads(kb_run("keys", "create", "--user", "root", "--role", "admin", "--json").stdout)["key"]
+    key = json.loads(
+        kb_run("keys", "create", "--user", "root", "--role", "admin", "--json").stdout
+    )["key"]
     left = json.loads((kb_home / ADDRESS_FILE).read_text())
     os.kill(left["pid"], signal.SIGKILL)
     server.process.wait()
@@ -361,16 +448,25 @@ def test_an_impostor_on_a_dead_engines_port_is_sent_nothing(serve: Serve, kb_hom
     if pid_is == "alive":
         leave(kb_home, json.dumps({**left, "pid": os.getpid()}))
 
-    without, with_key = kb_run("note", "my salary"), kb_run("note", "my other salary", KB_API_KEY=key)
+    without, with_key = (
+        kb_run("note", "my salary"),
+        kb_run("note", "my other salary", KB_API_KEY=key),
+    )
     received = impostor.close()
 
     assert (without.returncode, with_key.returncode) == (0, 0)
-    assert [word for word in ("salary", key, left["secret"], "uthorization") if word in received] == []
-    assert bool(received) is (pid_is == "alive"), "where the process is known to be dead, nobody is asked"
+    assert [
+        word for word in ("salary", key, left["secret"], "uthorization") if word in received
+    ] == []
+    assert bool(received) is (pid_is == "alive"), (
+        "where the process is known to be dead, nobody is asked"
+    )
     assert json.loads(kb_run("list", "--json").stdout)["meta"]["total"] == 2
 
 
-def test_an_engine_that_is_replaced_between_two_requests_is_sent_nothing(serve: Serve, kb_home: Path) -> None:
+def test_an_engine_that_is_replaced_between_two_requests_is_sent_nothing(
+    serve: Serve, kb_home: Path
+) -> None:
     server = serve()
     left = json.loads((kb_home / ADDRESS_FILE).read_text())
     bootstrap = read_bootstrap()
@@ -393,7 +489,9 @@ def test_an_engine_that_is_replaced_between_two_requests_is_sent_nothing(serve: 
 
 
 def test_an_engine_proves_itself_only_by_its_secret(server: RunningServer, ask: Any) -> None:
-    first, second = (ask(server.url, "GET", f"{LIVE}?nonce={nonce}").json for nonce in ("a" * 64, "b" * 64))
+    first, second = (
+        ask(server.url, "GET", f"{LIVE}?nonce={nonce}").json for nonce in ("a" * 64, "b" * 64)
+    )
 
     assert first["proof"] != second["proof"]
     assert "proof" not in ask(server.url, "GET", LIVE).json
@@ -402,9 +500,16 @@ def test_an_engine_proves_itself_only_by_its_secret(server: RunningServer, ask: 
 
 def test_an_address_where_something_listens_in_silence_is_given_up_soon(kb_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        leave(kb_home, json.dumps({"url": f"http://127.0.0.1:{silent.getsockname()[1]}", "instance": "gone", "pid": 1}))
+        leave(
+            kb_home,
+            json.dumps(
+                {"url": f"http://127.0.0.1:{silent.getsockname()[1]}", "instance": "gone", "pid": 1}
+            ),
+        )
         found: list[str | None] = []
-        asking = threading.Thread(target=lambda: found.append(running_engine(read_bootstrap())), daemon=True)
+        asking = threading.Thread(
+            target=lambda: found.append(running_engine(read_bootstrap())), daemon=True
+        )
         asking.start()
         asking.join(timeout=600)
         in_time = list(found)
@@ -434,7 +539,9 @@ def test_an_address_that_makes_no_sense_is_ignored(kb_home: Path, content: str) 
     assert running_engine(read_bootstrap()) is None
 
 
-def test_a_server_that_stops_leaves_another_servers_address_alone(serve: Serve, stop: Any, kb_home: Path) -> None:
+def test_a_server_that_stops_leaves_another_servers_address_alone(
+    serve: Serve, stop: Any, kb_home: Path
+) -> None:
     first = serve()
     second = serve()
 
@@ -455,8 +562,12 @@ def test_a_configured_engine_that_cannot_be_reached_is_exit_3(kb_run: Run, kb_ho
     assert not (kb_home / "kb.sqlite").exists()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://[::1"])
-def test_an_engine_address_that_makes_no_sense_is_told_without_a_traceback(kb_run: Run, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://[::1"]
+)
+def test_an_engine_address_that_makes_no_sense_is_told_without_a_traceback(
+    kb_run: Run, url: str
+) -> None:
     done = kb_run("list", KB_ENGINE_URL=url)
 
     assert done.returncode in {2, 3}
@@ -490,7 +601,9 @@ def test_it_listens_on_the_loopback_of_version_6(serve: Serve, ask: Any, kb_run:
     assert ask(server.url, "GET", LIVE).status == 200
 
 
-def test_a_port_in_use_is_told_in_a_sentence(server: RunningServer, kb_run: Run, kb_home: Path) -> None:
+def test_a_port_in_use_is_told_in_a_sentence(
+    server: RunningServer, kb_run: Run, kb_home: Path
+) -> None:
     port = server.url.rsplit(":", 1)[1]
     done = kb_run("serve", "--port", port)
 
@@ -592,32 +705,52 @@ def test_the_documentation_page_needs_no_other_host(server: RunningServer, ask: 
     for path in assets:
         asset = ask(server.url, "GET", path)
         assert (asset.status, bool(asset.body)) == (200, True), path
-    kinds = {path.rsplit(".", 1)[1]: ask(server.url, "GET", path).headers["content-type"] for path in assets}
+    kinds = {
+        path.rsplit(".", 1)[1]: ask(server.url, "GET", path).headers["content-type"]
+        for path in assets
+    }
     assert kinds["css"].startswith("text/css")
     assert "javascript" in kinds["js"]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_the_documentation_is_where_one_looks_first(server: RunningServer, ask: Any, path: str) -> None:
+def test_the_documentation_is_where_one_looks_first(
+    server: RunningServer, ask: Any, path: str
+) -> None:
     answer = ask(server.url, "GET", path)
 
     assert answer.status in {302, 307}
     assert answer.headers["location"] == "/schema/swagger"
 
 
-@pytest.mark.parametrize("path", ["..", "%2e%2e", "..%2f..", "%2e%2e%2f%2e%2e", "/etc/passwd", "%00"])
+@pytest.mark.parametrize(
+    "path", ["..", "%2e%2e", "..%2f..", "%2e%2e%2f%2e%2e", "/etc/passwd", "%00"]
+)
 def test_the_assets_do_not_lead_elsewhere(server: RunningServer, ask: Any, path: str) -> None:
     assert ask(server.url, "GET", f"/assets/swagger/{path}/__init__.py").status in {400, 404}
 
 
 def test_a_browser_shows_the_documentation_without_the_network(server: RunningServer) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    browser = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if browser is None:
         pytest.skip("no browser here")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=15000", "--dump-dom"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=15000",
+        "--dump-dom",
+    ]
     rules = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
     shown = subprocess.run(
-        [browser, *options, rules, f"{server.url}/schema/swagger"], capture_output=True, text=True, timeout=600
+        [browser, *options, rules, f"{server.url}/schema/swagger"],
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
 
     assert "/api/v1/documents" in re.sub(r"<script.*?</script>", "", shown.stdout, flags=re.DOTALL)

@@ -36,20 +36,28 @@ def test_no_words_at_all_are_bad_usage(command: list[str], kb_run: Run) -> None:
     assert f"kb {' '.join(command)} WORDS" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["search"], ["search", "--json"], ["research", "search"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["search"], ["search", "--json"], ["research", "search"]], ids=" ".join
+)
 def test_nothing_found_is_exit_1(arguments: list[str], kb_run: Run) -> None:
     assert kb_run(*arguments, "walrus").returncode == 1
 
 
-@pytest.mark.parametrize("arguments", [["search"], ["list", "--q"], ["list", "--tags"], ["note"]], ids=" ".join)
-def test_bytes_that_are_no_text_are_named_in_a_clean_message(arguments: list[str], kb_run: Run) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["search"], ["list", "--q"], ["list", "--tags"], ["note"]], ids=" ".join
+)
+def test_bytes_that_are_no_text_are_named_in_a_clean_message(
+    arguments: list[str], kb_run: Run
+) -> None:
     # As Python hands over an argument that is not valid UTF-8.
     done = kb_run(*arguments, b"bad\xff".decode(errors="surrogateescape"))
 
     assert (done.returncode, done.stderr) == (2, "kb: 'bad?' is not valid UTF-8\n")
 
 
-def test_a_c_locale_does_not_keep_words_from_being_understood(kb_start: Run, tmp_path: Path) -> None:
+def test_a_c_locale_does_not_keep_words_from_being_understood(
+    kb_start: Run, tmp_path: Path
+) -> None:
     (tmp_path / "Größe.md").write_text("Die Größe der Wärmepumpe", encoding="utf-8")
 
     added = kb_start("add", "Größe.md", **C_LOCALE)
@@ -59,11 +67,15 @@ def test_a_c_locale_does_not_keep_words_from_being_understood(kb_start: Run, tmp
     assert [hit["doc_path"] for hit in json.loads(found.stdout)["hits"]] == ["Größe.md"]
 
 
-def test_a_c_locale_does_not_run_what_is_in_the_current_folder(kb_home: Path, tmp_path: Path) -> None:
+def test_a_c_locale_does_not_run_what_is_in_the_current_folder(
+    kb_home: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "cloned"
     folder.mkdir()
     for module in ("json", "re", "kb_framework", "encodings"):
-        (folder / f"{module}.py").write_text("raise SystemExit('code of the current folder')", encoding="utf-8")
+        (folder / f"{module}.py").write_text(
+            "raise SystemExit('code of the current folder')", encoding="utf-8"
+        )
 
     done = subprocess.run(
         [Path(sys.executable).with_name("kb"), "list"],

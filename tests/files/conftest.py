@@ -24,7 +24,11 @@ def s3_server() -> Iterator[str]:
 @pytest.fixture
 def s3_url(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What KB_FILES_URL is set to for a new bucket."""
-    for name, value in {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_REGION": "us-east-1"}.items():
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": "hush",
+        "AWS_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(name, value)
     bucket = f"b{uuid.uuid4().hex}"
     with urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")):

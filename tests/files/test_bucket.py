@@ -26,7 +26,9 @@ def add(engine: Engine, number: int = 0) -> dict:
     return engine.add_file(f"f{number}.md", f"# Zebras {number}\n\nstripes".encode())["document"]
 
 
-def test_a_document_keeps_its_file_in_the_bucket_until_it_is_deleted(engine: Engine, kb_home: Path, s3_url: str) -> None:
+def test_a_document_keeps_its_file_in_the_bucket_until_it_is_deleted(
+    engine: Engine, kb_home: Path, s3_url: str
+) -> None:
     files = open_files(kb_file_stores(), s3_url, kb_home)
     document = add(engine)
     digest = document["content_hash"]
@@ -53,18 +55,27 @@ def test_an_upload_in_parts_goes_through_the_bucket(engine: Engine, kb_home: Pat
 
 
 def test_export_import_and_doctor_use_the_bucket(
-    engine: Engine, kb_move: Move, kb_run: Run, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine,
+    kb_move: Move,
+    kb_run: Run,
+    s3_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     numbers = [add(engine, number)["id"] for number in range(3)]
     assert kb_run("export", str(tmp_path / "a.kbz")).returncode == 0
-    assert {check["state"] for check in engine.get("/doctor")["checks"] if check["name"] == "files"} == {"ok"}
+    assert {
+        check["state"] for check in engine.get("/doctor")["checks"] if check["name"] == "files"
+    } == {"ok"}
 
     kb_move(tmp_path / "imported")
     monkeypatch.setenv("KB_FILES_URL", s3_url.replace("some/prefix", "imported"))
     assert kb_run("import", str(tmp_path / "a.kbz"), "--yes").returncode == 0
 
     with connect() as other:
-        assert [other.get_file(number) for number in numbers] == [engine.get_file(number) for number in numbers]
+        assert [other.get_file(number) for number in numbers] == [
+            engine.get_file(number) for number in numbers
+        ]
     assert not (tmp_path / "imported" / "files").exists()
 
 
@@ -80,7 +91,9 @@ def test_a_backup_has_the_files_of_the_bucket_and_restores_them_to_another(
     assert kb_run("restore", str(tmp_path / "b.kbb")).returncode == 0
 
     with connect() as other:
-        assert [other.get_file(number) for number in numbers] == [engine.get_file(number) for number in numbers]
+        assert [other.get_file(number) for number in numbers] == [
+            engine.get_file(number) for number in numbers
+        ]
     assert not (tmp_path / "restored" / "files").exists()
 
 
@@ -112,7 +125,9 @@ def test_a_bucket_that_is_away_is_a_503_that_says_what_to_do_and_nothing_is_lost
 
 def test_the_extra_is_asked_for_by_name_where_it_is_missing(kb_run: Run, tmp_path: Path) -> None:
     (tmp_path / "without" / "obstore").mkdir(parents=True)
-    (tmp_path / "without" / "obstore" / "__init__.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
+    (tmp_path / "without" / "obstore" / "__init__.py").write_text(
+        "raise ImportError('not here')\n", encoding="utf-8"
+    )
 
     answer = kb_run("list", KB_FILES_URL="s3://bucket", PYTHONPATH=str(tmp_path / "without"))
 

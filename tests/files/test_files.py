@@ -24,7 +24,11 @@ KEY = (digest := hashlib.sha256(DATA).hexdigest())[:2] + "/" + digest
 
 @pytest.fixture(params=["folder", "bucket"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    return open_files(kb_file_stores(), None if request.param == "folder" else request.getfixturevalue("s3_url"), tmp_path)
+    return open_files(
+        kb_file_stores(),
+        None if request.param == "folder" else request.getfixturevalue("s3_url"),
+        tmp_path,
+    )
 
 
 def content(files: Files, key: str) -> bytes:
@@ -84,7 +88,9 @@ def test_publishing_the_same_content_twice_and_removing_it_twice_is_fine(files: 
     assert files.keys() == set()
 
 
-@pytest.mark.parametrize("key", ["../../etc/passwd", "ab/../../x", "ab/" + "c" * 63, "", "ab/" + "A" * 64])
+@pytest.mark.parametrize(
+    "key", ["../../etc/passwd", "ab/../../x", "ab/" + "c" * 63, "", "ab/" + "A" * 64]
+)
 def test_only_keys_are_keys(files: Files, key: str) -> None:
     for ask in (files.size, files.parts, files.remove):
         with pytest.raises(ValueError, match="not a file key"):
@@ -194,7 +200,9 @@ def test_two_prefixes_of_a_bucket_do_not_see_each_other(s3_url: str, tmp_path: P
         ("ftp://bucket", "not known"),
     ],
 )
-def test_an_address_that_cannot_be_used_says_why_and_repeats_no_secret(url: str, reason: str, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_used_says_why_and_repeats_no_secret(
+    url: str, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigInvalid, match=reason) as refused:
         open_files(kb_file_stores(), url, tmp_path)
     assert "hush" not in f"{refused.value.message}{refused.value.hint}"

@@ -24,7 +24,9 @@ def database(kb_postgres: str) -> Iterator[str]:
     """The address of a new, empty database."""
     name = f"kb_fleet_{uuid.uuid4().hex}"
     with psycopg.connect(kb_postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode())
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'".encode()
+        )
         yield urlunsplit(urlsplit(kb_postgres)._replace(path=f"/{name}"))
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
@@ -32,7 +34,11 @@ def database(kb_postgres: str) -> Iterator[str]:
 class Fleet:
     def __init__(self, folder: Path, database: str) -> None:
         self.folder = folder
-        self.environment = {"KB_DATABASE_URL": database, "KB_FILES_URL": f"file://{folder}/shared", "KB_EMBEDDER": "none"}
+        self.environment = {
+            "KB_DATABASE_URL": database,
+            "KB_FILES_URL": f"file://{folder}/shared",
+            "KB_EMBEDDER": "none",
+        }
         self.plugins = Plugins(read_bootstrap())
         self.servers: list[RunningServer] = []
         self.workers: list[subprocess.Popen[str]] = []
@@ -52,7 +58,10 @@ class Fleet:
 
     def worker(self, name: str, **more: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            kb_line("worker"), env={**os.environ, **self.at(name, **more)}, stderr=subprocess.DEVNULL, text=True
+            kb_line("worker"),
+            env={**os.environ, **self.at(name, **more)},
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         self.workers.append(process)
         return process

@@ -99,7 +99,10 @@ def test_two_workers_share_the_work_of_two_engines_and_one_takes_over_from_a_kil
     fleet.environment["KB_WORKER_LEASE"] = "2"
     here, there = (fleet.client(fleet.engine(name)) for name in ("a", "b"))
     numbers = [
-        (here if number % 2 else there).queue_file(f"f{number}.md", f"# Zebras {number}".encode())["id"] for number in range(30)
+        (here if number % 2 else there).queue_file(f"f{number}.md", f"# Zebras {number}".encode())[
+            "id"
+        ]
+        for number in range(30)
     ]
     # Not before: while it hangs, it holds what every other writer waits for.
     doomed = fleet.worker("w0", HANG=str(tmp_path / "hanging"))
@@ -113,7 +116,9 @@ def test_two_workers_share_the_work_of_two_engines_and_one_takes_over_from_a_kil
 
     made = [there.get_job(number)["document_id"] for number in numbers]
     assert len(set(made)) == 30
-    assert sorted(made) == sorted(document["id"] for document in here.list_documents(per_page=100)["data"])
+    assert sorted(made) == sorted(
+        document["id"] for document in here.list_documents(per_page=100)["data"]
+    )
     assert here.get_file(made[0]) == b"# Zebras 0"
 
 

@@ -74,7 +74,9 @@ def string(tx: Tx, number: int) -> int:
 
 
 def beads(store: Store) -> int:
-    return store.ask(DEFAULT_ORGANIZATION, lambda tx: tx.scalar(sa.text("SELECT count(*) FROM beads")))
+    return store.ask(
+        DEFAULT_ORGANIZATION, lambda tx: tx.scalar(sa.text("SELECT count(*) FROM beads"))
+    )
 
 
 def once(act: Callable[[], Any]) -> Callable[[], None]:
@@ -92,7 +94,9 @@ def test_connections_of_before_a_restart_are_made_anew(store: Store, server: Ser
     assert beads(store) == 2
 
 
-def test_who_comes_while_the_server_is_away_waits_until_it_is_back(store: Store, server: Server) -> None:
+def test_who_comes_while_the_server_is_away_waits_until_it_is_back(
+    store: Store, server: Server
+) -> None:
     assert beads(store) == 0
     server.stop()
     refused = threading.Event()
@@ -128,7 +132,9 @@ def test_a_server_that_stays_away_is_told_and_the_next_do_not_wait(server: Serve
         store.close()
 
 
-def test_work_that_a_restart_broke_off_is_done_again_from_the_beginning(store: Store, server: Server) -> None:
+def test_work_that_a_restart_broke_off_is_done_again_from_the_beginning(
+    store: Store, server: Server
+) -> None:
     restart = once(server.restart)
 
     def work(tx: Tx) -> int:
@@ -140,8 +146,13 @@ def test_work_that_a_restart_broke_off_is_done_again_from_the_beginning(store: S
     assert beads(store) == 2
 
 
-def test_a_transaction_that_cannot_be_repeated_says_that_nothing_was_changed(store: Store, server: Server) -> None:
-    with pytest.raises(Busy, match="nothing was changed") as caught, store.write(DEFAULT_ORGANIZATION) as tx:
+def test_a_transaction_that_cannot_be_repeated_says_that_nothing_was_changed(
+    store: Store, server: Server
+) -> None:
+    with (
+        pytest.raises(Busy, match="nothing was changed") as caught,
+        store.write(DEFAULT_ORGANIZATION) as tx,
+    ):
         string(tx, 1)
         server.restart()
         string(tx, 2)
@@ -167,7 +178,9 @@ def test_who_catches_the_loss_and_goes_on_is_told_of_it_all_the_same(store: Stor
         string(tx, 1)
 
 
-def test_of_a_commit_without_an_answer_nobody_says_that_it_was_not_made_and_nobody_repeats_it(store: Store) -> None:
+def test_of_a_commit_without_an_answer_nobody_says_that_it_was_not_made_and_nobody_repeats_it(
+    store: Store,
+) -> None:
     worked: list[int] = []
 
     def work(tx: Tx) -> None:
@@ -269,7 +282,9 @@ def kb(used: None) -> Iterator[KB]:
     made.close()
 
 
-def test_what_was_committed_is_told_though_the_connection_that_reads_it_back_is_lost(kb: KB) -> None:
+def test_what_was_committed_is_told_though_the_connection_that_reads_it_back_is_lost(
+    kb: KB,
+) -> None:
     committed: list[sa.Connection] = []
 
     def end(connection: sa.Connection, *_: Any) -> None:
@@ -306,7 +321,9 @@ def kb_narrow_selection(selection, tx):
 """
 
 
-def test_a_connection_that_is_lost_in_a_hook_is_no_fault_of_the_plugin(used: None, kb_plugin: Install) -> None:
+def test_a_connection_that_is_lost_in_a_hook_is_no_fault_of_the_plugin(
+    used: None, kb_plugin: Install
+) -> None:
     kb_plugin("cut_off", CUT_OFF, module="cut_off_hooks")
     with connect() as engine:
         with pytest.raises(EngineError, match="connection to the database was lost") as told:
@@ -317,7 +334,9 @@ def test_a_connection_that_is_lost_in_a_hook_is_no_fault_of_the_plugin(used: Non
     assert (health["status"], health["plugins"]["errors"]) == ("ok", {})
 
 
-def test_an_engine_in_use_loses_nothing_when_its_server_is_restarted_and_answers_go_on(engine: Engine, server: Server) -> None:
+def test_an_engine_in_use_loses_nothing_when_its_server_is_restarted_and_answers_go_on(
+    engine: Engine, server: Server
+) -> None:
     done, stop = threading.Event(), threading.Event()
     added: list[int] = []
     told: list[str] = []
@@ -334,7 +353,10 @@ def test_an_engine_in_use_loses_nothing_when_its_server_is_restarted_and_answers
         done.set()
 
     with ThreadPoolExecutor() as pool:
-        jobs = [pool.submit(keep_on, act) for act in (write, lambda: engine.search("zebras", mode="lexical"))]
+        jobs = [
+            pool.submit(keep_on, act)
+            for act in (write, lambda: engine.search("zebras", mode="lexical"))
+        ]
         assert done.wait(600)
         server.restart()
         done.clear()

@@ -31,14 +31,22 @@ def there(kb_home: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def _fill() -> None:
     with connect() as engine:
         for number in range(12):
-            engine.add_note(f"zebras and stripes, number {number}", tags=["even" if number % 2 == 0 else "odd"])
+            engine.add_note(
+                f"zebras and stripes, number {number}", tags=["even" if number % 2 == 0 else "odd"]
+            )
 
 
 def _searches() -> list[Any]:
     with connect() as engine:
-        asked = [engine.search("zebras with stripes", mode=mode, k=20) for mode in ("lexical", "vector", "hybrid")]
+        asked = [
+            engine.search("zebras with stripes", mode=mode, k=20)
+            for mode in ("lexical", "vector", "hybrid")
+        ]
         asked.append(engine.search('"number 7"', syntax=True))
-        return [[(hit["chunk_id"], round(hit["score"], 6)) for hit in answer["hits"]] for answer in asked]
+        return [
+            [(hit["chunk_id"], round(hit["score"], 6)) for hit in answer["hits"]]
+            for answer in asked
+        ]
 
 
 def _partition(run: Run, number: int) -> dict[str, Any]:
@@ -53,17 +61,24 @@ def test_searches_find_the_same_in_any_number_of_partitions(there: str, kb_run: 
     assert [len(found) for found in before] == [12, 12, 12, 1]
     for number in (4, 8, 1):
         assert _partition(kb_run, number) == {"partitions": number, "changed": True}
-        assert dict(stored(_PARTS)) == ({} if number == 1 else {"chunks_fts": number, "chunks_vec_1": number})
+        assert dict(stored(_PARTS)) == (
+            {} if number == 1 else {"chunks_fts": number, "chunks_vec_1": number}
+        )
         assert _searches() == before
 
 
 def test_twice_is_the_same_as_once(there: str, kb_run: Run) -> None:
     _fill()
     assert _partition(kb_run, 4)["changed"] is True
-    tables = stored("SELECT oid::int FROM pg_class WHERE starts_with(relname, 'chunks_') ORDER BY 1")
+    tables = stored(
+        "SELECT oid::int FROM pg_class WHERE starts_with(relname, 'chunks_') ORDER BY 1"
+    )
     again = kb_run("db", "partition", "4")
     assert again.stdout == "full text and vectors are in 4 partitions already\n"
-    assert stored("SELECT oid::int FROM pg_class WHERE starts_with(relname, 'chunks_') ORDER BY 1") == tables
+    assert (
+        stored("SELECT oid::int FROM pg_class WHERE starts_with(relname, 'chunks_') ORDER BY 1")
+        == tables
+    )
 
 
 def test_everything_goes_on_in_partitions(there: str, kb_run: Run) -> None:

@@ -42,7 +42,17 @@ class Pair:
         user = self.primary.system_user
         if user:
             shutil.chown(copy, user, user)
-        options = ("-d", self.primary.get_uri(), "-D", str(copy), "-R", "-c", "fast", "-X", "stream")
+        options = (
+            "-d",
+            self.primary.get_uri(),
+            "-D",
+            str(copy),
+            "-R",
+            "-c",
+            "fast",
+            "-X",
+            "stream",
+        )
         pgexec("pg_basebackup", options, bin_path=self.primary.bin_path, user=user)
         for name in _RUNNING:
             (copy / name).unlink(missing_ok=True)
@@ -74,12 +84,21 @@ class Database:
         """From here on the replica lags."""
         self.catch_up()
         self._execute("SELECT pg_wal_replay_pause()", standby=True)
-        _until(lambda: self._execute("SELECT pg_get_wal_replay_pause_state()", standby=True) == ("paused",))
+        _until(
+            lambda: (
+                self._execute("SELECT pg_get_wal_replay_pause_state()", standby=True) == ("paused",)
+            )
+        )
 
     def catch_up(self) -> None:
         self._execute("SELECT pg_wal_replay_resume()", standby=True)
         (written,) = self._execute("SELECT pg_current_wal_lsn()")
-        _until(lambda: self._execute(f"SELECT pg_last_wal_replay_lsn() >= '{written}'", standby=True) == (True,))
+        _until(
+            lambda: (
+                self._execute(f"SELECT pg_last_wal_replay_lsn() >= '{written}'", standby=True)
+                == (True,)
+            )
+        )
 
     def stop(self) -> None:
         self._pair.standby.stop()
@@ -147,7 +166,9 @@ def _bulk(engine: Engine) -> int:
     return _found(item["response"])
 
 
-def test_searches_read_from_the_replica_and_the_rest_from_the_primary(engine: Engine, database: Database) -> None:
+def test_searches_read_from_the_replica_and_the_rest_from_the_primary(
+    engine: Engine, database: Database
+) -> None:
     engine.add_note("zebras and stripes", tags=["z"])
     database.pause()
     later = engine.add_note("zebras and more stripes", tags=["z"])["document"]["id"]
@@ -158,7 +179,9 @@ def test_searches_read_from_the_replica_and_the_rest_from_the_primary(engine: En
     assert (_found(engine.search("zebras")), _bulk(engine)) == (2, 2)
 
 
-def test_a_cursor_goes_on_at_a_replica_that_lags_and_is_stale_once_it_has_caught_up(engine: Engine, database: Database) -> None:
+def test_a_cursor_goes_on_at_a_replica_that_lags_and_is_stale_once_it_has_caught_up(
+    engine: Engine, database: Database
+) -> None:
     for number in range(4):
         engine.add_note(f"zebras and stripes {number}")
     database.pause()
@@ -172,7 +195,9 @@ def test_a_cursor_goes_on_at_a_replica_that_lags_and_is_stale_once_it_has_caught
     assert stale.value.code == "stale_cursor"
 
 
-def test_a_cursor_of_the_primary_is_stale_at_a_replica_that_lags(engine: Engine, ahead: Engine, database: Database) -> None:
+def test_a_cursor_of_the_primary_is_stale_at_a_replica_that_lags(
+    engine: Engine, ahead: Engine, database: Database
+) -> None:
     for number in range(3):
         engine.add_note(f"zebras and stripes {number}")
     database.pause()
@@ -199,7 +224,9 @@ def test_while_the_replica_is_away_the_primary_answers_searches(
     assert line.startswith("the replica cannot be asked, so the primary answers searches: ")
 
 
-def test_a_replica_that_is_back_is_asked_again(store: Store, database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replica_that_is_back_is_asked_again(
+    store: Store, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     def in_recovery() -> bool:
         return store.ask(DEFAULT_ORGANIZATION, lambda tx: tx.scalar(_IN_RECOVERY))
 
@@ -219,7 +246,9 @@ def test_a_replica_that_is_back_is_asked_again(store: Store, database: Database,
 
 
 @pytest.mark.parametrize("caught", [False, True], ids=["raised", "caught"])
-def test_a_search_that_loses_the_replica_on_the_way_is_answered_by_the_primary(store: Store, caught: bool) -> None:
+def test_a_search_that_loses_the_replica_on_the_way_is_answered_by_the_primary(
+    store: Store, caught: bool
+) -> None:
     asked = []
 
     def question(tx: Tx) -> bool:
@@ -249,7 +278,9 @@ def test_an_error_of_the_search_itself_is_not_put_to_the_primary(store: Store) -
     assert store.ask(DEFAULT_ORGANIZATION, lambda tx: tx.scalar(_IN_RECOVERY))
 
 
-def test_a_replica_of_nothing_is_refused(kb_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_of_nothing_is_refused(
+    kb_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KB_DATABASE_URL", raising=False)
     done = kb_run("list", KB_DATABASE_REPLICA_URL="postgresql://kb:s3cret@db/kb")
     assert done.returncode == 2
@@ -258,14 +289,21 @@ def test_a_replica_of_nothing_is_refused(kb_run: Callable[..., Any], monkeypatch
     assert "s3cret" not in done.stderr
 
 
-def test_h7_the_address_of_a_replica_is_shown_without_its_password(kb_run: Callable[..., Any]) -> None:
-    addresses = {"KB_DATABASE_URL": "postgresql://kb@db/kb", "KB_DATABASE_REPLICA_URL": "postgresql://kb:s3cret@db2/kb"}
+def test_h7_the_address_of_a_replica_is_shown_without_its_password(
+    kb_run: Callable[..., Any],
+) -> None:
+    addresses = {
+        "KB_DATABASE_URL": "postgresql://kb@db/kb",
+        "KB_DATABASE_REPLICA_URL": "postgresql://kb:s3cret@db2/kb",
+    }
     for shown in (kb_run("config", **addresses), kb_run("config", "--json", **addresses)):
         assert "postgresql://kb:***@db2/kb" in shown.stdout
         assert "s3cret" not in shown.stdout + shown.stderr
 
 
 def test_a_replica_that_was_never_there_keeps_no_search_waiting(database: Database) -> None:
-    store = Store(PostgresEngine(database.primary, 5, 30, 2, "postgresql://somebody:secret@127.0.0.1:1/kb"))
+    store = Store(
+        PostgresEngine(database.primary, 5, 30, 2, "postgresql://somebody:secret@127.0.0.1:1/kb")
+    )
     assert store.ask(DEFAULT_ORGANIZATION, lambda tx: tx.scalar(_IN_RECOVERY)) is False
     store.close()

@@ -21,7 +21,11 @@ def make_extraction(kb_home: object) -> Iterator[MakeExtraction]:
     made: list[Extraction] = []
 
     def make(**settings: Any) -> Extraction:
-        made.append(Extraction(Plugins(read_bootstrap()), HostSettings(**{"extract_timeout": 600, **settings})))
+        made.append(
+            Extraction(
+                Plugins(read_bootstrap()), HostSettings(**{"extract_timeout": 600, **settings})
+            )
+        )
         return made[-1]
 
     yield make

@@ -21,11 +21,24 @@ from kb_framework.errors import ExtractionFailed
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 
-FOLDERS = ("archive", "encodings", "epub", "html", "k8s-md", "mail", "office", "pdf", "synthetic", "text")
+FOLDERS = (
+    "archive",
+    "encodings",
+    "epub",
+    "html",
+    "k8s-md",
+    "mail",
+    "office",
+    "pdf",
+    "synthetic",
+    "text",
+)
 EITHER = "either outcome is defensible"
 NO_TEXT = re.compile(r"holds no text|is empty")
 # What a reason must never show: names of classes and modules, addresses, folders of this machine.
-INSIDES = re.compile(r"Error|Exception|Traceback|::|0x[0-9a-f]{4}|/home|/tmp|/usr|kreuzberg|pdfium|None")
+INSIDES = re.compile(
+    r"Error|Exception|Traceback|::|0x[0-9a-f]{4}|/home|/tmp|/usr|kreuzberg|pdfium|None"
+)
 
 # Formats that nothing here reads, and documents without a word in them; each is refused with a reason.
 UNREAD = {
@@ -161,7 +174,11 @@ class Outcome:
         if self.crash or not (self.extracted or self.reason):
             return f"unexpected: {self.crash}"
         if self.extracted:
-            return "ok" if self.expected == "ok" or EITHER in self.note else "unexpected: should have been refused"
+            return (
+                "ok"
+                if self.expected == "ok" or EITHER in self.note
+                else "unexpected: should have been refused"
+            )
         if INSIDES.search(self.reason):
             return f"unexpected reason: {self.reason}"
         wanted = UNREAD.get(self.path)
@@ -169,7 +186,10 @@ class Outcome:
             "encrypted": "password-protected" in self.reason,
             "corrupt": True,
             "ok": (wanted is not None and wanted in self.reason)
-            or (("no text layer" in self.note or self.path in WITHOUT_TEXT) and bool(NO_TEXT.search(self.reason)))
+            or (
+                ("no text layer" in self.note or self.path in WITHOUT_TEXT)
+                and bool(NO_TEXT.search(self.reason))
+            )
             or EITHER in self.note,
         }
         return "refused" if fits[self.expected] else f"unexpected reason: {self.reason}"
@@ -178,11 +198,16 @@ class Outcome:
 def shared_documents() -> Path | None:
     root = Path(__file__).resolve().parents[2]
     places = [os.environ.get("KB_SHARED_DATA"), root / "../shared/data"]
-    return next((Path(place) / "docs" for place in places if place and (Path(place) / "docs").is_dir()), None)
+    return next(
+        (Path(place) / "docs" for place in places if place and (Path(place) / "docs").is_dir()),
+        None,
+    )
 
 
 SHARED = shared_documents()
-pytestmark = pytest.mark.skipif(SHARED is None, reason="the shared documents are not here (KB_SHARED_DATA)")
+pytestmark = pytest.mark.skipif(
+    SHARED is None, reason="the shared documents are not here (KB_SHARED_DATA)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -220,8 +245,15 @@ def test_every_document_is_read_or_refused_in_words(corpus, folder, record_prope
     rates = Counter(outcome.verdict.partition(":")[0].split()[0] for outcome in outcomes)
     record_property("rates", dict(rates))
     sys.stdout.write(f"{folder}: {len(rows)} files, {dict(rates)}\n")
-    wrong = [f"{outcome.path} ({outcome.expected}; {outcome.note}): {outcome.verdict}" for outcome in outcomes]
-    wrong = [line for line, outcome in zip(wrong, outcomes, strict=True) if outcome.verdict not in ("ok", "refused")]
+    wrong = [
+        f"{outcome.path} ({outcome.expected}; {outcome.note}): {outcome.verdict}"
+        for outcome in outcomes
+    ]
+    wrong = [
+        line
+        for line, outcome in zip(wrong, outcomes, strict=True)
+        if outcome.verdict not in ("ok", "refused")
+    ]
     assert not wrong, f"{dict(rates)}\n" + "\n".join(wrong)
     assert len(outcomes) == len(rows)
     assert not [outcome.path for outcome in outcomes if "took longer" in (outcome.reason or "")]
@@ -230,7 +262,9 @@ def test_every_document_is_read_or_refused_in_words(corpus, folder, record_prope
             text = outcome.extracted.text
             assert text.strip() or outcome.extracted.attachments, outcome.path
             assert "\x00" not in text and "\r" not in text, outcome.path
-            assert all(0 <= start <= len(text) for start, _ in outcome.extracted.pages), outcome.path
+            assert all(0 <= start <= len(text) for start, _ in outcome.extracted.pages), (
+                outcome.path
+            )
             for word in [WORDS[outcome.path]] if outcome.path in WORDS else ():
                 assert " ".join(word.split()) in " ".join(text.split()), (outcome.path, text[:500])
         else:
@@ -278,4 +312,6 @@ def test_an_outlook_message_comes_with_its_attachments() -> None:
     read = msg((SHARED / "mail" / "test-outlook2003.msg").read_bytes(), "test-outlook2003.msg")
 
     assert "12.jpg" in {file.name for file in read.attachments}
-    assert all(file.data.startswith(b"\xff\xd8") for file in read.attachments if file.name.endswith(".jpg"))
+    assert all(
+        file.data.startswith(b"\xff\xd8") for file in read.attachments if file.name.endswith(".jpg")
+    )

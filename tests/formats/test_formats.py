@@ -75,7 +75,8 @@ def xlsx() -> bytes:
 
 def odf(kind: str, body: str, manifest: str = "") -> bytes:
     names = " ".join(
-        f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{short}:1.0"' for short in ("office", "text", "table", "draw")
+        f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{short}:1.0"'
+        for short in ("office", "text", "table", "draw")
     )
     content = f'<?xml version="1.0"?><office:document-content {names}><office:body>{body}</office:body></office:document-content>'
     return zipped(
@@ -106,7 +107,11 @@ def pdf(*pages: str) -> bytes:
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
     kids = []
     for text in pages:
-        stream = "BT /F1 12 Tf 72 720 Td 14 TL " + " ".join(f"({line}) Tj T*" for line in text.split("\n")) + " ET"
+        stream = (
+            "BT /F1 12 Tf 72 720 Td 14 TL "
+            + " ".join(f"({line}) Tj T*" for line in text.split("\n"))
+            + " ET"
+        )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects)} 0 R /Resources "
@@ -194,7 +199,9 @@ def test_pdf_has_its_pages_and_loses_no_line(extraction):
     extracted = extraction.extract(pdf(*pages), "a.pdf")
     assert extracted.text.count("Same first line") == extracted.text.count("Same last line") == 7
     assert [number for _, number in extracted.pages] == list(range(1, 8))
-    for (start, number), (end, _) in zip(extracted.pages, [*extracted.pages[1:], (len(extracted.text), 0)], strict=True):
+    for (start, number), (end, _) in zip(
+        extracted.pages, [*extracted.pages[1:], (len(extracted.text), 0)], strict=True
+    ):
         assert f"plum{number}" in extracted.text[start:end]
     assert extracted.metadata["page_count"] == 7
 
@@ -204,14 +211,21 @@ def test_mail_has_its_headers_and_attachments(extraction):
     assert extracted.title == "Grüße"
     assert extracted.metadata["from"] == "Jürgen <j@example.org>"
     assert extracted.metadata["date"] == "2009-06-01T10:00:00+00:00"
-    assert [(file.name, file.data) for file in extracted.attachments] == [("etc/bericht.txt", b"Quitten")]
+    assert [(file.name, file.data) for file in extracted.attachments] == [
+        ("etc/bericht.txt", b"Quitten")
+    ]
 
 
 def test_mailbox_gives_its_messages(extraction):
-    box = b"".join(b"From a Mon Jun 01 10:00:00 2009\nSubject: n%d\n\nbody %d\n\n" % (n, n) for n in range(3))
+    box = b"".join(
+        b"From a Mon Jun 01 10:00:00 2009\nSubject: n%d\n\nbody %d\n\n" % (n, n) for n in range(3)
+    )
     extracted = extraction.extract(box, "a.mbox")
     assert names(extracted) == ["00001 n0.eml", "00002 n1.eml", "00003 n2.eml"]
-    assert "body 1" in extraction.extract(extracted.attachments[1].data, extracted.attachments[1].name).text
+    assert (
+        "body 1"
+        in extraction.extract(extracted.attachments[1].data, extracted.attachments[1].name).text
+    )
 
 
 # Archives
@@ -235,25 +249,42 @@ def test_members_of_archives(extraction):
     ):
         assert names(extraction.extract(data, name)) == ["a/b.txt", "up.txt"]
     assert names(extraction.extract(gzip.compress(b"plain words"), "notes.txt.gz")) == ["notes.txt"]
-    assert names(extraction.extract(zipped({"x/": "", "x/a.txt": "a", "b.zip": zipped({"c.txt": "c"})}), "a.zip")) == [
+    assert names(
+        extraction.extract(
+            zipped({"x/": "", "x/a.txt": "a", "b.zip": zipped({"c.txt": "c"})}), "a.zip"
+        )
+    ) == [
         "x/a.txt",
         "b.zip/c.txt",
     ]
 
 
 def test_no_name_leaves_the_archive(extraction):
-    hostile = ["../../escape.txt", "/etc/passwd", "C:\\Windows\\x.ini", "..\\..\\y.txt", "a/../../z.txt", "ok\u202etxt.exe"]
+    hostile = [
+        "../../escape.txt",
+        "/etc/passwd",
+        "C:\\Windows\\x.ini",
+        "..\\..\\y.txt",
+        "a/../../z.txt",
+        "ok\u202etxt.exe",
+    ]
     found = names(extraction.extract(zipped(dict.fromkeys(hostile, "x")), "a.zip"))
     assert found == ["escape.txt", "etc/passwd", "Windows/x.ini", "y.txt", "a/z.txt", "oktxt.exe"]
 
 
 def test_bombs_are_refused(make_extraction):
     extraction = make_extraction(max_file_bytes=1_000_000, max_archive_files=50)
-    assert "expands to more than 10000000 bytes" in refused(extraction, zipped({"a": bytes(11_000_000)}), "a.zip")
+    assert "expands to more than 10000000 bytes" in refused(
+        extraction, zipped({"a": bytes(11_000_000)}), "a.zip"
+    )
     assert "expands to more" in refused(extraction, gzip.compress(bytes(50_000_000)), "a.gz")
     inner = zipped({"a": bytes(6_000_000)})
-    assert "expands to more" in refused(extraction, zipped({"1.zip": inner, "2.zip": inner}), "a.zip")
-    assert "more than 50 files" in refused(extraction, zipped({str(n): "x" for n in range(51)}), "a.zip")
+    assert "expands to more" in refused(
+        extraction, zipped({"1.zip": inner, "2.zip": inner}), "a.zip"
+    )
+    assert "more than 50 files" in refused(
+        extraction, zipped({str(n): "x" for n in range(51)}), "a.zip"
+    )
     # The size that a member declares may be a lie.
     lying = bytearray(zipped({"a": bytes(20_000_000)}))
     place = lying.rindex(b"PK\x01\x02") + 24
@@ -311,7 +342,11 @@ def test_empty_files(extraction):
 
 
 def test_encrypted_documents(extraction):
-    entry = "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0") + (34).to_bytes(2, "little") + b"\x02\x01"
+    entry = (
+        "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0")
+        + (34).to_bytes(2, "little")
+        + b"\x02\x01"
+    )
     ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".ljust(512, b"\0") + entry.ljust(128, b"\0")
     assert refused(extraction, ole, "a.docx") == "the file is password-protected"
     locked = odf("text", "<office:text/>", manifest="<encryption-data/>")
@@ -319,13 +354,17 @@ def test_encrypted_documents(extraction):
 
 
 @pytest.mark.parametrize("keep", [20, 200, 0.5, 0.9])
-@pytest.mark.parametrize(("data", "name"), [(docx("x" * 3000), "a.docx"), (pdf("words"), "a.pdf"), (epub(), "a.epub")])
+@pytest.mark.parametrize(
+    ("data", "name"), [(docx("x" * 3000), "a.docx"), (pdf("words"), "a.pdf"), (epub(), "a.epub")]
+)
 def test_truncated_documents_fail_in_words(extraction, data, name, keep):
     cut = data[: keep if keep > 1 else int(len(data) * keep)]
     try:
         extraction.extract(cut, name)
     except ExtractionFailed as error:
-        assert "Error" not in error.message and "::" not in error.message and "/" not in error.message
+        assert (
+            "Error" not in error.message and "::" not in error.message and "/" not in error.message
+        )
 
 
 def test_unknown_kinds_are_named(extraction):
@@ -346,7 +385,10 @@ def test_entities_do_not_explode(extraction):
 
 
 def test_deep_nesting_is_refused_or_read(extraction):
-    for data, name in ((b"[" * 200_000, "a.json"), (b"<a>" * 200_000 + b"x" + b"</a>" * 200_000, "a.xml")):
+    for data, name in (
+        (b"[" * 200_000, "a.json"),
+        (b"<a>" * 200_000 + b"x" + b"</a>" * 200_000, "a.xml"),
+    ):
         try:
             extraction.extract(data, name)
         except ExtractionFailed as error:
@@ -362,7 +404,10 @@ def test_json_that_is_nested_deep_is_left_as_it_is(extraction):
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_half_a_character_in_json_is_replaced(extraction, name):
     assert (
-        "\ufffd river" in extraction.extract(b'{"a": "\\ud800 river"}\n{"b": 1}'[: 22 if name == "a.json" else None], name).text
+        "\ufffd river"
+        in extraction.extract(
+            b'{"a": "\\ud800 river"}\n{"b": 1}'[: 22 if name == "a.json" else None], name
+        ).text
     )
 
 
@@ -376,7 +421,11 @@ def test_too_much_text_is_cut_and_that_is_said(make_extraction):
     for data, name in ((b"word " * 300, "a.txt"), (b"<p>" + b"word " * 300, "a.html")):
         extracted = extraction.extract(data, name)
         assert len(extracted.text) <= 1000
-        assert extracted.metadata["truncated"]["kept"] == len(extracted.text) < extracted.metadata["truncated"]["characters"]
+        assert (
+            extracted.metadata["truncated"]["kept"]
+            == len(extracted.text)
+            < extracted.metadata["truncated"]["characters"]
+        )
 
 
 # Detection
@@ -421,7 +470,11 @@ def test_an_rtf_document_is_decoded_by_the_code_pages_of_its_fonts(extraction, p
 
     extracted = extraction.extract(source.encode(), "a.rtf")
 
-    assert "日本語のタイトル" in extracted.text and "Привет" in extracted.text and "plain" in extracted.text
+    assert (
+        "日本語のタイトル" in extracted.text
+        and "Привет" in extracted.text
+        and "plain" in extracted.text
+    )
     assert extracted.title == "日本語のタイトル"
 
 
@@ -453,7 +506,9 @@ _CHART = (
 )
 def test_the_words_of_a_chart_are_read_and_not_its_numbers(extraction, source, name, folder):
     plain = extraction.extract(source, name).text
-    text = extraction.extract(_with_parts(source, {f"{folder}/charts/chart1.xml": _CHART}), name).text
+    text = extraction.extract(
+        _with_parts(source, {f"{folder}/charts/chart1.xml": _CHART}), name
+    ).text
 
     assert text == f"{plain.strip()}\n\nSales of marmalade\n\nNovosibirsk"
 
@@ -461,9 +516,13 @@ def test_the_words_of_a_chart_are_read_and_not_its_numbers(extraction, source, n
 def test_a_text_box_hides_no_words_of_its_paragraph(extraction):
     inner = "<w:txbxContent><w:p><w:r><w:t>In a marmot box</w:t></w:r></w:p></w:txbxContent>"
     box = f"<w:p><w:r><w:t>Beside the box</w:t></w:r><w:r><w:pict>{inner}</w:pict></w:r></w:p></w:body>"
-    text = extraction.extract(_with_parts(docx("A medlar is bletted."), {}, body=("</w:body>", box)), "a.docx").text
+    text = extraction.extract(
+        _with_parts(docx("A medlar is bletted."), {}, body=("</w:body>", box)), "a.docx"
+    ).text
 
-    assert [text.count(words) for words in ("A medlar is bletted.", "Beside the box", "In a marmot box")] == [1, 1, 1]
+    assert [
+        text.count(words) for words in ("A medlar is bletted.", "Beside the box", "In a marmot box")
+    ] == [1, 1, 1]
 
 
 def _escaped(byte: int) -> str:
@@ -478,13 +537,19 @@ def _raw(byte: int) -> str:
     return f"\\{chr(byte)}" if chr(byte) in "\\{}" else chr(byte)
 
 
-@pytest.mark.parametrize("write", [_escaped, _second_byte_plain, _raw], ids=lambda write: write.__name__)
+@pytest.mark.parametrize(
+    "write", [_escaped, _second_byte_plain, _raw], ids=lambda write: write.__name__
+)
 @pytest.mark.parametrize("page", [r"\ansicpg932", r"\ansicpg1252", ""])
-def test_an_rtf_document_in_shift_jis_is_read_however_its_bytes_are_written(extraction, page, write):
+def test_an_rtf_document_in_shift_jis_is_read_however_its_bytes_are_written(
+    extraction, page, write
+):
     # ソ, 表 and 能 have a backslash for their second byte.
     words = "吾輩は猫である。表示ソース能"
     body = "".join(map(write, words.encode("cp932")))
-    source = rf"{{\rtf1\ansi{page}\deff0{{\fonttbl{{\f0\fnil\fcharset128 MS Mincho;}}}}\f0 {body}\par}}"
+    source = (
+        rf"{{\rtf1\ansi{page}\deff0{{\fonttbl{{\f0\fnil\fcharset128 MS Mincho;}}}}\f0 {body}\par}}"
+    )
 
     assert extraction.extract(source.encode("latin-1"), "a.rtf").text.strip() == words
 
@@ -523,7 +588,11 @@ def test_a_stray_zero_does_not_make_a_text_binary(extraction):
     ("data", "name", "words"),
     [
         (b"\xffWPC" + bytes(200), "letter.doc", "WordPerfect"),
-        (b"\x09\x04\x06\x00\x00\x00\x10\x00" + bytes(200), "table.xls", "Excel workbook of version 4"),
+        (
+            b"\x09\x04\x06\x00\x00\x00\x10\x00" + bytes(200),
+            "table.xls",
+            "Excel workbook of version 4",
+        ),
     ],
 )
 def test_an_old_format_is_named_and_not_called_damaged(extraction, data, name, words):

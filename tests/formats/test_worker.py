@@ -91,7 +91,11 @@ def refused(extraction: Extraction, text: str) -> str:
     return caught.value.message
 
 
-LIMITS = {"extract_memory_bytes": 200_000_000, "max_text_chars": 100_000, "max_file_bytes": 1_000_000}
+LIMITS = {
+    "extract_memory_bytes": 200_000_000,
+    "max_text_chars": 100_000,
+    "max_file_bytes": 1_000_000,
+}
 
 
 @pytest.fixture
@@ -115,7 +119,12 @@ def test_halves_of_characters_and_nul_are_replaced(limited):
     found = limited.extract(b"halves ", "file.obey")
 
     other = "\ufffd" * 2
-    assert (found.text, found.title, found.tags, found.metadata) == ("a" + other, other, (other,), {other: [other]})
+    assert (found.text, found.title, found.tags, found.metadata) == (
+        "a" + other,
+        other,
+        (other,),
+        {other: [other]},
+    )
     assert found.attachments[0].name == other
 
 
@@ -146,7 +155,10 @@ def test_an_exception_shows_nothing_of_the_inside(limited):
     message = refused(limited, "raise")
     assert "secret" not in message and "ValueError" not in message and "obedient" in message
     assert "nested too deeply" in refused(limited, "recursion")
-    assert "'obedient' failed in the extractor 'obedient': returned NoneType instead of Extracted" in refused(limited, "nothing")
+    assert (
+        "'obedient' failed in the extractor 'obedient': returned NoneType instead of Extracted"
+        in refused(limited, "nothing")
+    )
 
 
 def test_stray_prints_do_no_harm(limited):
@@ -176,7 +188,10 @@ def test_good_and_bad_files_at_once(limited):
 
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(one, range(30)))
-    assert all(("crash" in answer) if n % 5 == 0 else answer.endswith(str(n)) for n, answer in enumerate(answers))
+    assert all(
+        ("crash" in answer) if n % 5 == 0 else answer.endswith(str(n))
+        for n, answer in enumerate(answers)
+    )
 
 
 def test_close_ends_the_workers_and_new_ones_may_follow(limited):
@@ -244,7 +259,11 @@ def _gone(pid: int) -> bool:
     for _ in range(6000):
         try:
             os.kill(pid, 0)
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] if sys.platform == "linux" else ""
+            state = (
+                Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                if sys.platform == "linux"
+                else ""
+            )
         except OSError:
             return True
         if state == "Z":

@@ -105,7 +105,9 @@ def test_keys_are_recognised_beside_another_plugin_and_their_use_is_told(signed_
     assert set((signed_in / "used").read_text().split()) == {made["id"]}
 
 
-def test_where_there_are_keys_and_no_plugin_recognises_them_everything_is_refused(kb_home, monkeypatch) -> None:
+def test_where_there_are_keys_and_no_plugin_recognises_them_everything_is_refused(
+    kb_home, monkeypatch
+) -> None:
     with served(Local()) as ask:
         key = json.loads(ask("POST", "/api/v1/keys", {"user": "cleo", "role": "admin"}).body)["key"]
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "access")
@@ -115,7 +117,9 @@ def test_where_there_are_keys_and_no_plugin_recognises_them_everything_is_refuse
         assert ask("GET", DOCUMENTS, Authorization=f"Bearer {key}").status == 401
 
 
-def test_a_new_knowledge_base_without_the_access_plugin_is_the_local_persons(kb_home, monkeypatch) -> None:
+def test_a_new_knowledge_base_without_the_access_plugin_is_the_local_persons(
+    kb_home, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "access")
 
     with served(Local()) as ask:

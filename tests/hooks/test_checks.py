@@ -84,7 +84,9 @@ def about(report: dict[str, Any], name: str) -> list[tuple[str, str]]:
     return [(item["state"], item["message"]) for item in report["checks"] if item["name"] == name]
 
 
-def test_the_doctor_reports_repairs_and_rebuilds_what_a_plugin_declares(kb_home, kb_plugin: Install) -> None:
+def test_the_doctor_reports_repairs_and_rebuilds_what_a_plugin_declares(
+    kb_home, kb_plugin: Install
+) -> None:
     kb_plugin("weather", PLUGIN)
 
     with connect() as engine:
@@ -95,7 +97,10 @@ def test_the_doctor_reports_repairs_and_rebuilds_what_a_plugin_declares(kb_home,
         finished(engine, "/reindex")
         last = engine.get("/doctor")
 
-    assert (first["status"], about(first, "readings")) == ("error", [("error", "there are none: kb doctor --repair")])
+    assert (first["status"], about(first, "readings")) == (
+        "error",
+        [("error", "there are none: kb doctor --repair")],
+    )
     assert first["checks"][-1]["name"] == "readings"
     assert repaired["repairs"] == ["made the readings again"]
     assert about(repaired, "readings") == [("ok", "repaired")]
@@ -103,7 +108,9 @@ def test_the_doctor_reports_repairs_and_rebuilds_what_a_plugin_declares(kb_home,
     assert about(last, "readings") == [("ok", "rebuilt")]
 
 
-def test_a_check_that_raises_costs_itself_alone_and_names_its_plugin(kb_home, kb_plugin: Install) -> None:
+def test_a_check_that_raises_costs_itself_alone_and_names_its_plugin(
+    kb_home, kb_plugin: Install
+) -> None:
     kb_plugin("careless", RAISING)
     kb_plugin("weather", PLUGIN)
 
@@ -120,7 +127,9 @@ def test_a_check_that_raises_costs_itself_alone_and_names_its_plugin(kb_home, kb
         assert state == "error"
         assert "'careless'" in words
         assert "secret" not in words
-    assert {"settings", "database", "files", "readings"} <= {item["name"] for item in report["checks"]}
+    assert {"settings", "database", "files", "readings"} <= {
+        item["name"] for item in report["checks"]
+    }
     assert repaired["repairs"][-1] == "made the readings again"
     assert about(repaired, "readings") == [("ok", "repaired")]
     assert "'careless'" in about(deep, "broken")[0][1]

@@ -44,7 +44,9 @@ def test_a_chunk_that_is_read_has_the_columns_that_plugins_declare(mood: None) -
     assert (chunk["mood"], chunk["is_loud"]) == ("calm", False)
 
 
-def test_the_columns_are_gone_while_the_plugin_is_off_and_back_with_their_values(mood: None, monkeypatch) -> None:
+def test_the_columns_are_gone_while_the_plugin_is_off_and_back_with_their_values(
+    mood: None, monkeypatch
+) -> None:
     import sqlalchemy as sa
 
     with connect() as engine:
@@ -96,4 +98,6 @@ def test_two_plugins_cannot_declare_the_same_column(mood: None, kb_plugin: Insta
     rival = next(info for info in Plugins(read_bootstrap()).infos if info.name == "rival")
 
     assert rival.state == "failed"
-    assert "chunk column 'is_loud'" in str(rival.reason) or "chunk column 'mood'" in str(rival.reason)
+    assert "chunk column 'is_loud'" in str(rival.reason) or "chunk column 'mood'" in str(
+        rival.reason
+    )

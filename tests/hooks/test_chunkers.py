@@ -55,11 +55,19 @@ def test_files_and_notes_are_cut_by_the_chunker_that_was_chosen(engine: Engine) 
     ("order", "reason"),
     [
         ("crash", "the file made its reader crash"),
-        ("raise", "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)"),
-        ("strange", "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)"),
+        (
+            "raise",
+            "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)",
+        ),
+        (
+            "strange",
+            "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)",
+        ),
     ],
 )
-def test_a_chunker_that_fails_costs_the_file_it_fails_on(engine: Engine, order: str, reason: str) -> None:
+def test_a_chunker_that_fails_costs_the_file_it_fails_on(
+    engine: Engine, order: str, reason: str
+) -> None:
     with pytest.raises(EngineError) as refused:
         engine.add_file(f"{order}.txt", order.encode())
     assert refused.value.body["message"].startswith(reason)
@@ -67,9 +75,13 @@ def test_a_chunker_that_fails_costs_the_file_it_fails_on(engine: Engine, order: 
     assert engine.add_file("a.txt", b"zebras")["document"]["chunk_count"] == 1
 
 
-def test_a_chunker_that_hangs_costs_the_file_it_hangs_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunker_that_hangs_costs_the_file_it_hangs_on(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_EXTRACT_TIMEOUT", "2")
     with connect() as impatient, pytest.raises(EngineError) as refused:
         impatient.add_file("hang.txt", b"hang")
-    assert refused.value.body["message"].startswith("reading took longer than 2 s (KB_EXTRACT_TIMEOUT)")
+    assert refused.value.body["message"].startswith(
+        "reading took longer than 2 s (KB_EXTRACT_TIMEOUT)"
+    )
     assert engine.add_file("a.txt", b"zebras")["document"]["chunk_count"] == 1

@@ -21,7 +21,9 @@ def kb_file_stores():
 """
 
 
-def test_a_plugins_file_store_is_used_for_addresses_with_its_scheme(kb_home, kb_plugin: Install, monkeypatch) -> None:
+def test_a_plugins_file_store_is_used_for_addresses_with_its_scheme(
+    kb_home, kb_plugin: Install, monkeypatch
+) -> None:
     kb_plugin("attic", PLUGIN.replace("NAME", "attic"))
     monkeypatch.setenv("KB_FILES_URL", "attic://box")
 
@@ -33,7 +35,9 @@ def test_a_plugins_file_store_is_used_for_addresses_with_its_scheme(kb_home, kb_
     assert not (kb_home / "files").exists()
 
 
-def test_two_file_stores_for_one_scheme_are_refused_by_name(kb_home, kb_plugin: Install, monkeypatch) -> None:
+def test_two_file_stores_for_one_scheme_are_refused_by_name(
+    kb_home, kb_plugin: Install, monkeypatch
+) -> None:
     kb_plugin("attic", PLUGIN.replace("NAME", "attic"))
     kb_plugin("loft", PLUGIN.replace("NAME", "loft"))
     monkeypatch.setenv("KB_FILES_URL", "attic://box")

@@ -23,7 +23,8 @@ from kb_framework.plugins import Plugins
 from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp, stored, stored_tables
 
 pytest.importorskip(
-    "kb_legalhold", reason="kb-legalhold is not installed: pip install --no-deps ./tests/third_party/kb_legalhold"
+    "kb_legalhold",
+    reason="kb-legalhold is not installed: pip install --no-deps ./tests/third_party/kb_legalhold",
 )
 
 BULK_TOOLS = ("kb_bulk_delete", "kb_bulk_tags", "kb_bulk_set_tags")
@@ -50,7 +51,11 @@ def found(engine: Engine, query: str, mode: str) -> set[int]:
 
 
 def test_a_bulk_delete_spares_documents_on_hold_and_deletes_the_rest(kb_engine: Engine) -> None:
-    held, free, other = note(kb_engine, "one", "old"), note(kb_engine, "two", "old"), note(kb_engine, "three")
+    held, free, other = (
+        note(kb_engine, "one", "old"),
+        note(kb_engine, "two", "old"),
+        note(kb_engine, "three"),
+    )
     kb_engine.place_hold([held], matter="Doe v. Roe")
 
     result = kb_engine.bulk_delete(tags=["old"])
@@ -69,13 +74,18 @@ def test_the_job_of_a_bulk_delete_tells_which_document_was_on_hold(kb_engine: En
     result = kb_engine.bulk_delete(tags=["old"], force=True)
     job = kb_engine.get_job(result["job_id"])
 
-    assert (job["job_type"], job["status"], job["document_id"]) == ("bulk_delete", "partial_failure", 1)
+    assert (job["job_type"], job["status"], job["document_id"]) == (
+        "bulk_delete",
+        "partial_failure",
+        1,
+    )
     assert (job["matched"], job["succeeded"], job["failed"]) == (2, 1, 1)
     assert json.loads(job["error"]) == [{"document_id": held, "error": HELD}]
 
 
 @pytest.mark.parametrize(
-    ("operation", "fields"), [("bulk_delete", {}), ("bulk_tags", {"add": ["new"]}), ("bulk_set_tags", {"new_tags": []})]
+    ("operation", "fields"),
+    [("bulk_delete", {}), ("bulk_tags", {"add": ["new"]}), ("bulk_set_tags", {"new_tags": []})],
 )
 def test_every_bulk_operation_leaves_a_document_on_hold_as_it_was(
     kb_engine: Engine, operation: str, fields: dict[str, Any]
@@ -104,7 +114,11 @@ def test_changing_a_single_document_on_hold_is_a_conflict(kb_engine: Engine) -> 
         with pytest.raises(EngineError) as refused:
             change()
         assert refused.value.http_status == 409
-        assert refused.value.body == {"error": "mutation_refused", "message": HELD, "document_id": held}
+        assert refused.value.body == {
+            "error": "mutation_refused",
+            "message": HELD,
+            "document_id": held,
+        }
 
     assert kb_engine.get_document(held) == before
 
@@ -212,7 +226,10 @@ def test_the_filter_is_part_of_the_job_record(kb_engine: Engine) -> None:
 
     result = kb_engine.bulk_tags(tags=["old"], on_hold=False, add=["seen"], force=True)
 
-    assert json.loads(kb_engine.get_job(result["job_id"])["filename"]) == {"tags": ["old"], "on_hold": False}
+    assert json.loads(kb_engine.get_job(result["job_id"])["filename"]) == {
+        "tags": ["old"],
+        "on_hold": False,
+    }
 
 
 def test_the_filter_is_a_flag_of_every_bulk_command(kb_run: Run) -> None:
@@ -254,7 +271,9 @@ def test_openapi_describes_the_routes_and_the_filter(kb_server: RunningServer) -
     assert set(document["paths"]["/api/v1/legal-holds/release"]) == {"post"}
     assert "409" in document["paths"]["/api/v1/legal-holds"]["post"]["responses"]
     for path in ("delete", "tags", "set-tags", "preview"):
-        body = document["paths"][f"/api/v1/bulk/{path}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        body = document["paths"][f"/api/v1/bulk/{path}"]["post"]["requestBody"]["content"][
+            "application/json"
+        ]["schema"]
         name = body["$ref"].rsplit("/", 1)[-1]
         field = document["components"]["schemas"][name]["properties"]["on_hold"]
         assert "boolean" in json.dumps(field)
@@ -281,7 +300,12 @@ def test_changes_are_logged_while_holds_are_in_force(kb_engine: Engine, kb_home:
 
     logged = rows(kb_home, "SELECT action, documents, holds FROM legal_hold_log ORDER BY id")
 
-    assert logged == [("hold_placed", 1, 1), ("added", 1, 1), ("tags", 2, 1), ("hold_released", 1, 0)]
+    assert logged == [
+        ("hold_placed", 1, 1),
+        ("added", 1, 1),
+        ("tags", 2, 1),
+        ("hold_released", 1, 0),
+    ]
 
 
 def test_the_log_is_rolled_back_with_the_change_it_tells_of(
@@ -316,7 +340,10 @@ def test_holds_are_placed_listed_and_released_over_http(kb_server: RunningServer
     engine = kb_server.engine
     numbers = [engine.post("/notes", {"text": text})["document"]["id"] for text in ("one", "two")]
 
-    placed = engine.post("/legal-holds", {"document_ids": [*numbers, *numbers], "matter": "Doe v. Roe", "reason": "letter"})
+    placed = engine.post(
+        "/legal-holds",
+        {"document_ids": [*numbers, *numbers], "matter": "Doe v. Roe", "reason": "letter"},
+    )
     listed = engine.get("/legal-holds", per_page=1)
     other = engine.get("/legal-holds", matter="Audit")
     released = engine.post("/legal-holds/release", {"document_ids": numbers})
@@ -345,7 +372,9 @@ def test_holds_are_placed_listed_and_released_over_http(kb_server: RunningServer
         ({"document_ids": [1], "seal": True}, "seal"),
     ],
 )
-def test_a_bad_hold_is_refused_and_the_field_named(kb_engine: Engine, body: dict[str, Any], field: str) -> None:
+def test_a_bad_hold_is_refused_and_the_field_named(
+    kb_engine: Engine, body: dict[str, Any], field: str
+) -> None:
     with pytest.raises(EngineError) as refused:
         kb_engine.post("/legal-holds", body)
 
@@ -361,7 +390,11 @@ def test_a_hold_on_a_document_that_does_not_exist_holds_nothing(kb_engine: Engin
         kb_engine.place_hold([known, 99])
 
     assert missing.value.http_status == 404
-    assert missing.value.body == {"error": "not_found", "message": "there is no document 99", "document_id": 99}
+    assert missing.value.body == {
+        "error": "not_found",
+        "message": "there is no document 99",
+        "document_id": 99,
+    }
     assert kb_engine.list_holds()["data"] == []
 
 
@@ -375,15 +408,25 @@ def test_a_hundred_thousand_ids_are_released_in_one_request(kb_engine: Engine) -
 def test_the_commands_place_list_and_release(kb_run: Run) -> None:
     kb_run("note", "one")
 
-    placed = kb_run("hold", "place", "1", "--matter", "Doe v. Roe", "--reason", "letter", "--sealed")
+    placed = kb_run(
+        "hold", "place", "1", "--matter", "Doe v. Roe", "--reason", "letter", "--sealed"
+    )
     listed = kb_run("hold", "list", "--json")
     table = kb_run("hold", "list")
     hidden = kb_run("search", "one", "--json")
     released = kb_run("hold", "release", "1")
 
-    assert (placed.returncode, placed.stdout) == (0, "1 documents put on hold for Doe v. Roe, 0 already held\n")
+    assert (placed.returncode, placed.stdout) == (
+        0,
+        "1 documents put on hold for Doe v. Roe, 0 already held\n",
+    )
     [hold] = json.loads(listed.stdout)["data"]
-    assert (hold["document_id"], hold["matter"], hold["reason"], hold["sealed"]) == (1, "Doe v. Roe", "letter", True)
+    assert (hold["document_id"], hold["matter"], hold["reason"], hold["sealed"]) == (
+        1,
+        "Doe v. Roe",
+        "letter",
+        True,
+    )
     assert table.stdout.splitlines()[1].split("\t")[1:5] == ["1", "Doe v. Roe", "letter", "True"]
     assert json.loads(hidden.stdout)["hits"] == []
     assert (released.returncode, released.stdout) == (0, "1 holds released\n")
@@ -417,7 +460,9 @@ def test_the_tools_place_and_list_over_a_real_mcp_client(kb_engine: Engine, kb_h
     async def ask() -> tuple[Any, Any, Any, Any]:
         async with Client(kb_mcp("--profile", "curate")) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            placed = await client.call_tool("kb_hold_place", {"document_ids": f"[{held}]", "matter": "Doe v. Roe"})
+            placed = await client.call_tool(
+                "kb_hold_place", {"document_ids": f"[{held}]", "matter": "Doe v. Roe"}
+            )
             listed = await client.call_tool("kb_hold_list", {})
             refused = await client.call_tool("kb_bulk_delete", {"on_hold": True, "force": True})
             return tools, placed, listed, refused
@@ -447,13 +492,18 @@ def test_the_migrations_run_once(kb_home: Path) -> None:
             note(engine, "text")
             engine.place_hold(ids(engine))
 
-    steps = rows(kb_home, "SELECT version, name FROM kb_migrations WHERE plugin = 'legalhold' ORDER BY version")
+    steps = rows(
+        kb_home,
+        "SELECT version, name FROM kb_migrations WHERE plugin = 'legalhold' ORDER BY version",
+    )
     assert steps == [(1, "legal_holds"), (2, "legal_hold_log")]
     assert rows(kb_home, "SELECT count(*) FROM legal_holds") == [(2,)]
 
 
 @pytest.mark.new_database
-def test_a_database_from_before_the_plugin_is_upgraded_in_place(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_from_before_the_plugin_is_upgraded_in_place(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "legalhold")
     with connect() as engine:
         old = note(engine, "from before")
@@ -470,7 +520,9 @@ def test_the_setting_is_shown_with_where_it_came_from(kb_run: Run) -> None:
     def shown(**environment: str) -> dict[str, Any]:
         config = json.loads(kb_run("config", "--json", **environment).stdout)
         assert config["unknown"] == []
-        return next(item for item in config["settings"] if item["variable"] == "KB_LEGALHOLD_DEFAULT_MATTER")
+        return next(
+            item for item in config["settings"] if item["variable"] == "KB_LEGALHOLD_DEFAULT_MATTER"
+        )
 
     by_default, given = shown(), shown(KB_LEGALHOLD_DEFAULT_MATTER="Audit")
 
@@ -479,7 +531,9 @@ def test_the_setting_is_shown_with_where_it_came_from(kb_run: Run) -> None:
     assert given["description"] == "The matter of a hold that names none."
 
 
-def test_the_setting_is_the_matter_of_a_hold_that_names_none(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_is_the_matter_of_a_hold_that_names_none(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_LEGALHOLD_DEFAULT_MATTER", "Audit")
 
     with connect() as engine:
@@ -497,10 +551,19 @@ def test_the_plugin_is_listed_with_its_distribution_and_what_it_contributes(kb_r
     listed = {item["name"]: item for item in json.loads(kb_run("plugins", "--json").stdout)}
     plugin = listed["legalhold"]
 
-    assert (plugin["distribution"], plugin["state"], plugin["errors"]) == ("kb-legalhold", "active", [])
+    assert (plugin["distribution"], plugin["state"], plugin["errors"]) == (
+        "kb-legalhold",
+        "active",
+        [],
+    )
     assert plugin["contributes"]["commands"] == ["hold list", "hold place", "hold release"]
     assert plugin["contributes"]["selection_filters"] == ["on_hold"]
-    assert {"kb_guard_mutation", "kb_narrow_selection", "kb_narrow_retrieval", "kb_documents_changed"} <= set(plugin["hooks"])
+    assert {
+        "kb_guard_mutation",
+        "kb_narrow_selection",
+        "kb_narrow_retrieval",
+        "kb_documents_changed",
+    } <= set(plugin["hooks"])
 
 
 # Without it
@@ -514,7 +577,9 @@ def disabled(monkeypatch: pytest.MonkeyPatch) -> Engine:
 def uninstalled(monkeypatch: pytest.MonkeyPatch) -> Engine:
     bootstrap = read_bootstrap()
     installed = importlib.metadata.entry_points(group="kb_framework")
-    plugins = Plugins(bootstrap, entry_points=[item for item in installed if item.name != "legalhold"])
+    plugins = Plugins(
+        bootstrap, entry_points=[item for item in installed if item.name != "legalhold"]
+    )
     kb = open_kb(bootstrap, plugins)
     return Engine(AsgiTransport(create_app(kb), kb.close), plugins)
 
@@ -524,7 +589,9 @@ def test_without_the_plugin_everything_else_works_on_a_database_where_it_was_act
     kb_home: Path, monkeypatch: pytest.MonkeyPatch, without: Callable[[pytest.MonkeyPatch], Engine]
 ) -> None:
     with connect() as engine:
-        held, sealed, free = (note(engine, f"{word} word", "old") for word in ("one", "two", "three"))
+        held, sealed, free = (
+            note(engine, f"{word} word", "old") for word in ("one", "two", "three")
+        )
         engine.place_hold([held])
         engine.place_hold([sealed], sealed=True)
 
@@ -550,7 +617,11 @@ def test_without_the_plugin_its_routes_tools_filter_and_methods_are_gone(
         engine.place_hold([note(engine, "one")])
 
     with without(monkeypatch) as engine:
-        for method, path in (("GET", "/legal-holds"), ("POST", "/legal-holds"), ("POST", "/legal-holds/release")):
+        for method, path in (
+            ("GET", "/legal-holds"),
+            ("POST", "/legal-holds"),
+            ("POST", "/legal-holds/release"),
+        ):
             with pytest.raises(EngineError) as gone:
                 engine.request(method, path, json_body={"document_ids": [1]})
             assert gone.value.http_status == 404
@@ -591,7 +662,9 @@ def test_without_the_plugin_its_commands_flag_and_setting_are_gone(kb_run: Run) 
     assert kb_run("remove", "1", "--yes", **off).returncode == 0
 
 
-def test_a_hold_outlives_the_time_without_the_plugin(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_outlives_the_time_without_the_plugin(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connect() as engine:
         held = note(engine, "one")
         engine.place_hold([held], matter="Doe v. Roe")
@@ -605,7 +678,9 @@ def test_a_hold_outlives_the_time_without_the_plugin(kb_home: Path, monkeypatch:
     assert refused.value.body["message"] == HELD
 
 
-def test_documents_cannot_change_while_the_plugin_is_broken(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_cannot_change_while_the_plugin_is_broken(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connect() as engine:
         held = note(engine, "one")
         engine.place_hold([held])

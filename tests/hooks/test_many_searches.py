@@ -67,10 +67,17 @@ def filled(engine: Engine) -> None:
 
 
 def shown(items: list[Any]) -> list[Any]:
-    return [item["error"]["code"] if item["error"] else [hit["title"] for hit in item["response"]["hits"]] for item in items]
+    return [
+        item["error"]["code"]
+        if item["error"]
+        else [hit["title"] for hit in item["response"]["hits"]]
+        for item in items
+    ]
 
 
-def test_a_fuser_that_fails_for_one_of_several_fails_for_that_one_alone(kb_home, kb_plugin: Install) -> None:
+def test_a_fuser_that_fails_for_one_of_several_fails_for_that_one_alone(
+    kb_home, kb_plugin: Install
+) -> None:
     import sys
 
     kb_plugin("fuser", FUSER, module="kb_one_fuser")
@@ -79,14 +86,21 @@ def test_a_fuser_that_fails_for_one_of_several_fails_for_that_one_alone(kb_home,
         results = engine.bulk_search(QUERIES)["results"]
         found = shown(results)
 
-    assert sys.modules["kb_one_fuser"].asked == [("apple", "pear", "plum pie"), ("apple",), ("pear",), ("plum pie",)]
+    assert sys.modules["kb_one_fuser"].asked == [
+        ("apple", "pear", "plum pie"),
+        ("apple",),
+        ("pear",),
+        ("plum pie",),
+    ]
     assert found[1][0] == "pear"
     assert "plugin 'fuser' failed in kb_fuse_hits" in results[1]["response"]["hint"]
     assert results[0]["response"]["hint"] is None
     assert found[0][-1] == "apple" and found[2][-1] == "plum pie"
 
 
-def test_a_fuser_is_called_once_for_several_searches_and_for_a_single_one_too(kb_home, kb_plugin: Install) -> None:
+def test_a_fuser_is_called_once_for_several_searches_and_for_a_single_one_too(
+    kb_home, kb_plugin: Install
+) -> None:
     import sys
 
     kb_plugin("fuser", COLUMNS, module="kb_many_fuser")
@@ -95,12 +109,19 @@ def test_a_fuser_is_called_once_for_several_searches_and_for_a_single_one_too(kb
         found = shown(engine.bulk_search(QUERIES)["results"])
         alone = [[hit["title"] for hit in engine.search(**query)["hits"]] for query in QUERIES]
 
-    assert sys.modules["kb_many_fuser"].asked == [("apple", "pear", "plum pie"), ("apple",), ("pear",), ("plum pie",)]
+    assert sys.modules["kb_many_fuser"].asked == [
+        ("apple", "pear", "plum pie"),
+        ("apple",),
+        ("pear",),
+        ("plum pie",),
+    ]
     assert found == alone
     assert found[0][-1] == "apple"
 
 
-def test_a_fuser_that_passes_leaves_the_searches_to_the_next_one(kb_home, kb_plugin: Install) -> None:
+def test_a_fuser_that_passes_leaves_the_searches_to_the_next_one(
+    kb_home, kb_plugin: Install
+) -> None:
     with connect() as engine:
         filled(engine)
         before = shown(engine.bulk_search(QUERIES)["results"])
@@ -112,8 +133,12 @@ def test_a_fuser_that_passes_leaves_the_searches_to_the_next_one(kb_home, kb_plu
     assert [item["response"]["hint"] for item in after] == [None] * 3
 
 
-@pytest.mark.parametrize(("more", "module"), [("", "kb_one_retriever"), (ALL, "kb_many_retriever")], ids=["one", "many"])
-def test_a_retriever_that_fails_for_one_query_fails_for_that_one_alone(kb_home, kb_plugin: Install, more, module) -> None:
+@pytest.mark.parametrize(
+    ("more", "module"), [("", "kb_one_retriever"), (ALL, "kb_many_retriever")], ids=["one", "many"]
+)
+def test_a_retriever_that_fails_for_one_query_fails_for_that_one_alone(
+    kb_home, kb_plugin: Install, more, module
+) -> None:
     import sys
 
     from kb_framework.api import Actor, RetrievalQuery
@@ -127,7 +152,9 @@ def test_a_retriever_that_fails_for_one_query_fails_for_that_one_alone(kb_home, 
     with kb.store.read() as tx:
         queries = [RetrievalQuery(text, Actor(), 10, ("every",)) for text in texts]
         found = kb.retrieval.search_all(queries, tx)
-        both = kb.retrieval.search_all([query._replace(retrievers=("lexical", "every")) for query in queries], tx)
+        both = kb.retrieval.search_all(
+            [query._replace(retrievers=("lexical", "every")) for query in queries], tx
+        )
     kb.close()
 
     asked = sys.modules[module].asked
@@ -151,7 +178,9 @@ def kb_narrow_retrieval(query):
     kb_plugin("narrow", narrowing)
     with connect() as engine:
         filled(engine)
-        found = shown(engine.bulk_search([{**query, "mode": "lexical"} for query in QUERIES])["results"])
+        found = shown(
+            engine.bulk_search([{**query, "mode": "lexical"} for query in QUERIES])["results"]
+        )
 
     for query, titles in zip(QUERIES, found, strict=True):
         assert titles and query["query"] not in titles

@@ -30,7 +30,9 @@ def kb_rerankers():
 TEXTS = ("apple pie", "apple", "apple and pear and plum")
 
 
-def titles(reranker: str, monkeypatch: pytest.MonkeyPatch, mode: str = "hybrid") -> tuple[list[str], str | None]:
+def titles(
+    reranker: str, monkeypatch: pytest.MonkeyPatch, mode: str = "hybrid"
+) -> tuple[list[str], str | None]:
     monkeypatch.setenv("KB_SEARCH_RERANKER", reranker)
     with connect() as engine:
         if not engine.get("/documents")["data"]:
@@ -48,7 +50,9 @@ def test_the_chosen_reranker_orders_the_hits(kb_home, kb_plugin: Install, monkey
     assert titles("backwards", monkeypatch) == (before[::-1], None)
 
 
-def test_what_a_reranker_leaves_out_follows_and_what_it_adds_is_ignored(kb_home, kb_plugin: Install, monkeypatch) -> None:
+def test_what_a_reranker_leaves_out_follows_and_what_it_adds_is_ignored(
+    kb_home, kb_plugin: Install, monkeypatch
+) -> None:
     kb_plugin("orders", PLUGIN)
     before, _ = titles("none", monkeypatch)
 
@@ -56,7 +60,9 @@ def test_what_a_reranker_leaves_out_follows_and_what_it_adds_is_ignored(kb_home,
 
 
 @pytest.mark.parametrize("name", ["broken", "nosuch"])
-def test_a_reranker_that_fails_is_reported_and_changes_nothing(kb_home, kb_plugin: Install, monkeypatch, name: str) -> None:
+def test_a_reranker_that_fails_is_reported_and_changes_nothing(
+    kb_home, kb_plugin: Install, monkeypatch, name: str
+) -> None:
     kb_plugin("orders", PLUGIN)
     before, _ = titles("none", monkeypatch)
 
@@ -75,7 +81,10 @@ def test_search_by_one_retriever_is_not_reranked(kb_home, kb_plugin: Install, mo
 
 def test_the_built_in_reranker_finds_the_sentence_that_answers(kb_home, monkeypatch) -> None:
     """One sentence about a physician among many about ships: its vector is about ships, its words are not."""
-    ships = "The ship left the harbour at dawn. The crew hoisted the sails and the captain read the map. " * 3
+    ships = (
+        "The ship left the harbour at dawn. The crew hoisted the sails and the captain read the map. "
+        * 3
+    )
     monkeypatch.setenv("KB_SEARCH_RERANKER", "late")
     with connect() as engine:
         engine.add_note(ships + "A physician examined the sailor.", title="with")

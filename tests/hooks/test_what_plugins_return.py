@@ -72,7 +72,12 @@ STATES = ("normal", "inactive", "never_generate")
 
 
 @pytest.fixture(params=HOSTILE)
-def kb(request: pytest.FixtureRequest, kb_home: Path, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch) -> Iterator[KB]:
+def kb(
+    request: pytest.FixtureRequest,
+    kb_home: Path,
+    kb_plugin: Install,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[KB]:
     kb_plugin("hostile", START + HOSTILE[request.param])
     if "rerank" in request.param:
         monkeypatch.setenv("KB_SEARCH_RERANKER", "everything")
@@ -99,23 +104,32 @@ def engine(kb: KB) -> Iterator[Engine]:
 
 
 def another_organization() -> None:
-    stored("INSERT INTO organizations (id, name, revision, created_at) VALUES (?, 'other', 0, '2026-01-01T00:00:00Z')", OTHER)
+    stored(
+        "INSERT INTO organizations (id, name, revision, created_at) VALUES (?, 'other', 0, '2026-01-01T00:00:00Z')",
+        OTHER,
+    )
 
 
 def titles(hits: list[dict[str, Any]]) -> set[str]:
     return {hit["title"] for hit in hits}
 
 
-def test_s11_no_fuser_or_reranker_puts_back_what_a_search_may_not_show(kb: KB, engine: Engine) -> None:
+def test_s11_no_fuser_or_reranker_puts_back_what_a_search_may_not_show(
+    kb: KB, engine: Engine
+) -> None:
     assert titles(engine.search("harbours")["hits"]) == {"normal", "never_generate"}
     assert titles(engine.read_by("model").search("harbours")["hits"]) == {"normal"}
-    for item in engine.bulk_search([{"query": "harbours"}, {"query": "normal harbours"}])["results"]:
+    for item in engine.bulk_search([{"query": "harbours"}, {"query": "normal harbours"}])[
+        "results"
+    ]:
         assert titles(item["response"]["hits"]) == {"normal", "never_generate"}
     traced = engine.search("harbours", trace=True)["trace"]
     assert {len(items) for items in (*traced["lists"].values(), traced["fusion"])} <= {0, 1, 2}
 
 
-def test_s11_no_fuser_or_reranker_puts_back_what_a_model_may_not_read(kb: KB, engine: Engine) -> None:
+def test_s11_no_fuser_or_reranker_puts_back_what_a_model_may_not_read(
+    kb: KB, engine: Engine
+) -> None:
     context = engine.knowledge_context(query="harbours")
     research = engine.read_by("model").research_search("harbours")["results"]
 
@@ -156,15 +170,32 @@ def test_s11_no_retriever_names_another_organizations_chunk(
     assert len(found.hits) == len(found.lists["everything"]) == 1
 
 
-WRONG = ["42", "['a text']", "[1, 2]", "{'a': 1}", "'text'", "[api.Candidate('1', 1.0)]", "[api.Candidate(1, 'best')]", "[(1,)]"]
+WRONG = [
+    "42",
+    "['a text']",
+    "[1, 2]",
+    "{'a': 1}",
+    "'text'",
+    "[api.Candidate('1', 1.0)]",
+    "[api.Candidate(1, 'best')]",
+    "[(1,)]",
+]
 
 
 @pytest.mark.parametrize("answer", WRONG)
-def test_a_retriever_that_returns_the_wrong_type_is_named_and_the_others_answer(kb_home, kb_plugin: Install, answer) -> None:
+def test_a_retriever_that_returns_the_wrong_type_is_named_and_the_others_answer(
+    kb_home, kb_plugin: Install, answer
+) -> None:
     from kb_framework.api import RetrievalQuery
     from kb_framework.errors import PluginFailed
 
-    kb_plugin("odd", START + RETRIEVES.replace("return [api.Candidate(number, 1.0) for number in every(tx)]", f"return {answer}"))
+    kb_plugin(
+        "odd",
+        START
+        + RETRIEVES.replace(
+            "return [api.Candidate(number, 1.0) for number in every(tx)]", f"return {answer}"
+        ),
+    )
     with connect() as engine:
         engine.add_note("a harbour")
     kb = open_kb()
@@ -194,9 +225,15 @@ WRONG_HITS = [
 ]
 
 
-@pytest.mark.parametrize("answer", ["42", "'text'", "[]", "[[], []]", *(f"[{hits}]" for hits in WRONG_HITS)])
-def test_a_fuser_that_returns_the_wrong_type_is_named_and_the_next_one_fuses(kb_home, kb_plugin: Install, answer) -> None:
-    kb_plugin("odd", START + f"\n@hookimpl\ndef kb_fuse_hits(queries, lists):\n    return {answer}\n")
+@pytest.mark.parametrize(
+    "answer", ["42", "'text'", "[]", "[[], []]", *(f"[{hits}]" for hits in WRONG_HITS)]
+)
+def test_a_fuser_that_returns_the_wrong_type_is_named_and_the_next_one_fuses(
+    kb_home, kb_plugin: Install, answer
+) -> None:
+    kb_plugin(
+        "odd", START + f"\n@hookimpl\ndef kb_fuse_hits(queries, lists):\n    return {answer}\n"
+    )
     with connect() as engine:
         engine.add_note("a harbour")
         found = engine.search("harbour")
@@ -261,9 +298,19 @@ RESULT = "api.ResearchResult('text', 1.0, 'web')"
 
 @pytest.mark.parametrize(
     "answer",
-    ["['a string']", "'text'", "None", "42", RESULT, "[api.ResearchResult(1, 1.0, 'web')]", f"[{RESULT}._replace(score='x')]"],
+    [
+        "['a string']",
+        "'text'",
+        "None",
+        "42",
+        RESULT,
+        "[api.ResearchResult(1, 1.0, 'web')]",
+        f"[{RESULT}._replace(score='x')]",
+    ],
 )
-def test_a_research_source_of_the_wrong_type_is_named_and_the_others_answer(kb_home, kb_plugin: Install, answer: str) -> None:
+def test_a_research_source_of_the_wrong_type_is_named_and_the_others_answer(
+    kb_home, kb_plugin: Install, answer: str
+) -> None:
     kb_plugin("odd", SOURCE.replace("ANSWER", answer))
     with connect() as engine:
         engine.add_note("a harbour")
@@ -274,7 +321,15 @@ def test_a_research_source_of_the_wrong_type_is_named_and_the_others_answer(kb_h
 
 
 @pytest.mark.parametrize(
-    "answer", ["[[0.1, 0.2, 0.3, 0.4]] * len(texts)", "None", "b'x'", "[b'x'] * len(texts)", "[]", "['x'] * len(texts)"]
+    "answer",
+    [
+        "[[0.1, 0.2, 0.3, 0.4]] * len(texts)",
+        "None",
+        "b'x'",
+        "[b'x'] * len(texts)",
+        "[]",
+        "['x'] * len(texts)",
+    ],
 )
 def test_an_embedder_of_the_wrong_type_is_named_and_nothing_is_stored(
     kb_home, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch, answer: str
@@ -305,10 +360,15 @@ def test_a_generator_of_the_wrong_type_is_named(
             engine.post("/knowledge/ask", {"query": "harbour"})
 
     assert failed.value.http_status == 503
-    assert "plugin 'odd' failed in the generator 'odd': expected pieces of text" in failed.value.message
+    assert (
+        "plugin 'odd' failed in the generator 'odd': expected pieces of text"
+        in failed.value.message
+    )
 
 
-def test_an_extractor_of_the_wrong_type_is_named_and_costs_that_file(kb_home, kb_plugin: Install) -> None:
+def test_an_extractor_of_the_wrong_type_is_named_and_costs_that_file(
+    kb_home, kb_plugin: Install
+) -> None:
     kb_plugin("odd", SOURCE.replace("ANSWER", "'a text'"))
     with connect() as engine:
         failed, added = engine.add_files([("a.odd", b"harbour", {}), ("b.md", b"lighthouse", {})])

@@ -40,8 +40,12 @@ def test_a_plugins_wire_object_has_its_schema_published(kb_home: Path, kb_plugin
         jsonschema.validate({"city": "Oslo"}, schema)
 
 
-def test_a_wire_object_that_two_plugins_name_costs_the_later_one(kb_home: Path, kb_plugin: Install) -> None:
-    clash = PLUGIN.replace("weather_report.v1", "search_response.v1").replace("weather_wire", "clash_wire")
+def test_a_wire_object_that_two_plugins_name_costs_the_later_one(
+    kb_home: Path, kb_plugin: Install
+) -> None:
+    clash = PLUGIN.replace("weather_report.v1", "search_response.v1").replace(
+        "weather_wire", "clash_wire"
+    )
     kb_plugin("clash", clash, module="clash_wire")
 
     with connect() as engine:

@@ -25,7 +25,10 @@ class Finished:
 def kb_here(kb_home: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Finished]]:
     """Runs a `kb` command line in this process: the same code as `kb_run`, without the cost of a process."""
     root, own = logging.getLogger(), logging.getLogger("kb")
-    handlers, levels = list(root.handlers), (root.level, own.level, logging.getLogger("kb.plugins").level)
+    handlers, levels = (
+        list(root.handlers),
+        (root.level, own.level, logging.getLogger("kb.plugins").level),
+    )
 
     def here(*arguments: str) -> Finished:
         capsys.readouterr()
@@ -41,7 +44,9 @@ def kb_here(kb_home: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Calla
 
 
 @pytest.fixture
-def plugin(kb_home: Path, kb_plugin: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def plugin(
+    kb_home: Path, kb_plugin: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
     """Installs a plugin from source under a module name that no other test has used; answers that name."""
 
     def install(name: str, source: str, *, distribution: str | None = None) -> str:

@@ -27,16 +27,23 @@ def served(plugin, kb_home: Path) -> Iterator[str]:
     stop_server(server)
 
 
-def test_g3_every_command_warns_of_a_plugin_that_the_running_engine_does_not_have(served, plugin, kb_here) -> None:
+def test_g3_every_command_warns_of_a_plugin_that_the_running_engine_does_not_have(
+    served, plugin, kb_here
+) -> None:
     same = kb_here("list")
     plugin("late", GUARD)
     warned = [kb_here("list"), kb_here("note", "text"), kb_here("search", "text", "--json")]
-    shown = {line.split("\t")[0]: line.split("\t") for line in kb_here("plugins").stdout.splitlines()}
+    shown = {
+        line.split("\t")[0]: line.split("\t") for line in kb_here("plugins").stdout.splitlines()
+    }
     listed = {item["name"]: item for item in json.loads(kb_here("plugins", "--json").stdout)}
 
     assert WARNING not in same.stderr
     for answer in warned:
-        assert f"{WARNING}: late is not in the running engine. Restart kb serve to use these" in answer.stderr
+        assert (
+            f"{WARNING}: late is not in the running engine. Restart kb serve to use these"
+            in answer.stderr
+        )
     assert shown["late"][3] == "active, not in the running engine"
     assert shown["early"][3] == "active"
     assert listed["late"]["engine"] == "not in the running engine"
@@ -66,8 +73,20 @@ def test_g3_an_engine_logs_the_plugins_that_failed(plugin, kb_home) -> None:
 
 
 def test_g3_the_differences_of_two_sets_of_plugins() -> None:
-    here = {"same": "active 1.0 aa", "new": "active 1.0", "off": "disabled 1.0", "up": "active 1.1", "edit": "active 1.0 aa"}
-    there = {"same": "active 1.0 aa", "gone": "active 2.0", "off": "active 1.0", "up": "active 1.0", "edit": "active 1.0 bb"}
+    here = {
+        "same": "active 1.0 aa",
+        "new": "active 1.0",
+        "off": "disabled 1.0",
+        "up": "active 1.1",
+        "edit": "active 1.0 aa",
+    }
+    there = {
+        "same": "active 1.0 aa",
+        "gone": "active 2.0",
+        "off": "active 1.0",
+        "up": "active 1.0",
+        "edit": "active 1.0 bb",
+    }
 
     assert differences(there, here) == {
         "edit": "older or newer source in the running engine",

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from kb_framework.filenames import INSIDE, printable, real_path, source_name
 
 NAMES = st.binary(min_size=1, max_size=60).map(lambda raw: raw.replace(b"\x00", b"/"))
-TRICKY = st.lists(st.sampled_from([b"\\", b"x", b"\\xff", b"\xff", b"5c", b"!", b"/", b"\n", "ü".encode(), b"\xe2\x80\xae"]))
+TRICKY = st.lists(
+    st.sampled_from(
+        [b"\\", b"x", b"\\xff", b"\xff", b"5c", b"!", b"/", b"\n", "ü".encode(), b"\xe2\x80\xae"]
+    )
+)
 
 
 @given(st.one_of(NAMES, TRICKY.map(b"".join)))
@@ -21,7 +25,11 @@ def test_every_name_becomes_text_and_the_same_name_again(raw: bytes) -> None:
     for text in (printable(name), source_name(name)):
         assert os.fsencode(real_path(text)) == raw
         text.encode()
-        assert not [character for character in text if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
+        assert not [
+            character
+            for character in text
+            if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        ]
     assert INSIDE not in source_name(name)
 
 

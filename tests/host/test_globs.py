@@ -17,8 +17,16 @@ from kb_framework.globs import Rules, rule_of
         (["a/**/z"], ["a/z", "a/b/z", "a/b/c/z"], ["a/z/b", "b/a/z"]),
         (["a/**"], ["a/b", "a/b/c"], ["a"]),
         (["**/z"], ["z", "a/z"], ["az"]),
-        (["[ab].md", "[^c].txt", "[!d].rst"], ["a.md", "x.txt", "x.rst"], ["c.md", "c.txt", "d.rst"]),
-        (["\\#a", "\\!b", "c\\*", "d\\ ", "e  "], ["#a", "!b", "c*", "d ", "e"], ["a", "b", "cx", "d"]),
+        (
+            ["[ab].md", "[^c].txt", "[!d].rst"],
+            ["a.md", "x.txt", "x.rst"],
+            ["c.md", "c.txt", "d.rst"],
+        ),
+        (
+            ["\\#a", "\\!b", "c\\*", "d\\ ", "e  "],
+            ["#a", "!b", "c*", "d ", "e"],
+            ["a", "b", "cx", "d"],
+        ),
         (["*.log", "!keep.log"], ["a.log"], ["keep.log", "b/keep.log"]),
         (["*.log", "!logs/"], ["logs/a.log"], ["logs/"]),
         (["# a", "", "!", "/", "//"], [], ["a", "# a"]),

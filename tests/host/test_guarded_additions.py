@@ -70,8 +70,15 @@ def titles(engine: Engine) -> list[str]:
 def nothing_is_left(engine: Engine) -> None:
     """No row, no index entry and no file of what was refused."""
     assert engine.search("whale", mode="lexical")["hits"] == []
-    assert stored("SELECT count(*) FROM documents")[0][0] == stored("SELECT count(DISTINCT document_id) FROM chunks")[0][0]
-    checks = [check for check in engine.get("/doctor")["checks"] if check["state"] == "error" or check["name"] == "files"]
+    assert (
+        stored("SELECT count(*) FROM documents")[0][0]
+        == stored("SELECT count(DISTINCT document_id) FROM chunks")[0][0]
+    )
+    checks = [
+        check
+        for check in engine.get("/doctor")["checks"]
+        if check["state"] == "error" or check["name"] == "files"
+    ]
     assert [check["state"] for check in checks] == ["ok"]
 
 
@@ -88,18 +95,26 @@ def test_g1_a_note_that_a_guard_objects_to_is_refused_in_its_words(opened) -> No
     nothing_is_left(engine)
 
 
-def test_g1_of_several_files_only_those_that_a_guard_objects_to_are_refused(opened, tmp_path: Path, kb_here) -> None:
+def test_g1_of_several_files_only_those_that_a_guard_objects_to_are_refused(
+    opened, tmp_path: Path, kb_here
+) -> None:
     engine = opened()
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(6):
-        (folder / f"{number}.md").write_text("a whale" if number % 3 == 1 else f"harbour {number}", encoding="utf-8")
+        (folder / f"{number}.md").write_text(
+            "a whale" if number % 3 == 1 else f"harbour {number}", encoding="utf-8"
+        )
 
     added = kb_here("add", str(folder), "--json")
     synced = kb_here("sync", str(folder))
 
     assert added.returncode == synced.returncode == 1
-    assert added.stdout.count(SENTENCE) == 2 == synced.stderr.count(SENTENCE) + synced.stdout.count(SENTENCE)
+    assert (
+        added.stdout.count(SENTENCE)
+        == 2
+        == synced.stderr.count(SENTENCE) + synced.stdout.count(SENTENCE)
+    )
     assert len(titles(engine)) == 4
     nothing_is_left(engine)
 
@@ -127,7 +142,9 @@ def test_g1_what_research_adds_asks_the_guards(opened) -> None:
     nothing_is_left(engine)
 
 
-def test_g1_an_import_leaves_out_what_a_guard_objects_to_and_adds_the_rest(plugin, kb_here, tmp_path, monkeypatch) -> None:
+def test_g1_an_import_leaves_out_what_a_guard_objects_to_and_adds_the_rest(
+    plugin, kb_here, tmp_path, monkeypatch
+) -> None:
     with connect() as engine:
         for text in ("a harbour", "a whale", "a lighthouse"):
             engine.add_note(text)
@@ -141,14 +158,18 @@ def test_g1_an_import_leaves_out_what_a_guard_objects_to_and_adds_the_rest(plugi
 
     assert done.returncode == 1
     imported = json.loads(done.stdout)["imported"]
-    assert [(item["title"], item["error"]) for item in imported["refused"]] == [("a whale", SENTENCE)]
+    assert [(item["title"], item["error"]) for item in imported["refused"]] == [
+        ("a whale", SENTENCE)
+    ]
     with connect() as engine:
         assert titles(engine) == ["a harbour", "a lighthouse"]
         nothing_is_left(engine)
     assert SENTENCE in kb_here("import", str(archive), "--yes").stderr
 
 
-def test_g1_guards_are_asked_with_the_new_rows_and_observers_hear_of_what_was_let_in(plugin) -> None:
+def test_g1_guards_are_asked_with_the_new_rows_and_observers_hear_of_what_was_let_in(
+    plugin,
+) -> None:
     import sys
 
     module = plugin("guard", GUARD)
@@ -158,11 +179,17 @@ def test_g1_guards_are_asked_with_the_new_rows_and_observers_hear_of_what_was_le
         "    seen.append((changes.action, changes.count, len(list(tx.connection.scalars(changes.documents)))))\n",
     )
     with connect() as engine:
-        answer = engine.add_files([(f"{text}.md", text.encode(), {}) for text in ("harbour", "whale", "lighthouse")])
+        answer = engine.add_files(
+            [(f"{text}.md", text.encode(), {}) for text in ("harbour", "whale", "lighthouse")]
+        )
         added = [item["error"] is None for item in answer]
 
     assert added == [True, False, True]
-    assert sys.modules[module].asked == [("add", ["harbour.md"]), ("add", ["whale.md"]), ("add", ["lighthouse.md"])]
+    assert sys.modules[module].asked == [
+        ("add", ["harbour.md"]),
+        ("add", ["whale.md"]),
+        ("add", ["lighthouse.md"]),
+    ]
     assert sys.modules[observer].seen == [("added", 2, 2)]
 
 
@@ -179,12 +206,17 @@ def test_g1_an_objection_to_everything_refuses_every_addition(opened, kb_here, t
 
 @pytest.mark.parametrize("answer", ["raise RuntimeError('secret')", "return ''", "return [1]"])
 def test_g1_a_guard_that_fails_refuses_the_addition(opened, answer) -> None:
-    engine = opened(f"from kb_framework import hookimpl\n\n@hookimpl\ndef kb_guard_mutation(plan):\n    {answer}\n")
+    engine = opened(
+        f"from kb_framework import hookimpl\n\n@hookimpl\ndef kb_guard_mutation(plan):\n    {answer}\n"
+    )
 
     error = refused(lambda: engine.add_note("a harbour"))
 
     assert error.http_status == 409
-    assert "plugin 'guard' failed in kb_guard_mutation" in error.message and "secret" not in error.message
+    assert (
+        "plugin 'guard' failed in kb_guard_mutation" in error.message
+        and "secret" not in error.message
+    )
     assert titles(engine) == []
 
 
@@ -212,9 +244,14 @@ def test_g1_nothing_is_added_while_a_plugin_has_failed(plugin, kb_here, tmp_path
 # Previews
 
 
-def test_g1_a_preview_tells_what_guards_will_refuse_and_executing_it_does_so(plugin, kb_home) -> None:
+def test_g1_a_preview_tells_what_guards_will_refuse_and_executing_it_does_so(
+    plugin, kb_home
+) -> None:
     with connect() as engine:
-        ids = [engine.add_note(text)["document"]["id"] for text in ("a harbour", "a whale", "a lighthouse")]
+        ids = [
+            engine.add_note(text)["document"]["id"]
+            for text in ("a harbour", "a whale", "a lighthouse")
+        ]
     plugin("guard", GUARD)
     with connect() as engine:
         preview = engine.bulk_preview("tags", document_ids=ids, add=["x"])
@@ -235,7 +272,9 @@ def test_g1_a_preview_over_chunks_asks_the_guards(plugin, kb_home) -> None:
         numbers = [engine.add_note(text)["document"]["id"] for text in ("a harbour", "a whale")]
     plugin("guard", GUARD.replace('plan.kind not in ("add", "tags")', "plan.chunks is None"))
     with connect() as engine:
-        preview = engine.bulk_preview("set_policy", document_ids=numbers, usage_policy="never_generate")
+        preview = engine.bulk_preview(
+            "set_policy", document_ids=numbers, usage_policy="never_generate"
+        )
 
     assert preview["refused"] == 1
     assert preview["objections"][0]["error"] == SENTENCE

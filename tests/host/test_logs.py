@@ -48,10 +48,14 @@ def kb_routes():
 
 
 def lines(kb_home: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (kb_home / "kb.log").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (kb_home / "kb.log").read_text(encoding="utf-8").splitlines()
+    ]
 
 
-def test_a_command_that_fails_unexpectedly_names_the_log_that_says_why(kb_here, kb_home, plugin) -> None:
+def test_a_command_that_fails_unexpectedly_names_the_log_that_says_why(
+    kb_here, kb_home, plugin
+) -> None:
     plugin("broken", BROKEN)
     kb_here("list")
 
@@ -89,7 +93,9 @@ def test_a_server_writes_the_log_too_and_tells_callers_no_path(kb_home, plugin) 
         stop_server(server)
 
     assert str(kb_home) not in str(vars(caught.value))
-    assert [line["path"] for line in lines(kb_home) if line.get("status") == 500] == ["/api/v1/broken"]
+    assert [line["path"] for line in lines(kb_home) if line.get("status") == 500] == [
+        "/api/v1/broken"
+    ]
     assert [line for line in lines(kb_home) if "exception" in line]
 
 
@@ -119,7 +125,10 @@ def test_several_processes_share_a_log_of_bounded_size(tmp_path: Path) -> None:
     processes = [fill(tmp_path) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
 
-    assert sorted(path.name for path in tmp_path.iterdir()) in (["kb.log.1"], ["kb.log", "kb.log.1"])
+    assert sorted(path.name for path in tmp_path.iterdir()) in (
+        ["kb.log.1"],
+        ["kb.log", "kb.log.1"],
+    )
     for path in tmp_path.iterdir():
         assert path.stat().st_size < 7000
         assert all(json.loads(line)["message"] for line in path.read_text().splitlines())

@@ -91,7 +91,10 @@ class Opened:
         }
         with self.kb.store.write() as tx:
             return [
-                insert_document(tx, {**values, "title": title}, [], [ChunkText(title)], "job", None, None) for title in titles
+                insert_document(
+                    tx, {**values, "title": title}, [], [ChunkText(title)], "job", None, None
+                )
+                for title in titles
             ]
 
     def titles(self) -> list[str]:
@@ -160,7 +163,9 @@ def refused(call: Callable[[], Any]) -> EngineError:
         (7 * 10**17 + 1, 10**18, 70, True),
     ],
 )
-def test_b3_the_threshold_is_exceeded_only_above_it_in_whole_numbers(matched, total, threshold, exceeds) -> None:
+def test_b3_the_threshold_is_exceeded_only_above_it_in_whole_numbers(
+    matched, total, threshold, exceeds
+) -> None:
     share = Share(matched, total, threshold)
 
     assert share.exceeds is exceeds
@@ -218,7 +223,12 @@ def test_b3_force_passes_the_threshold(opened) -> None:
 
     result = here.engine.bulk_delete(document_ids=ids, force=True)
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("done", 3, 3, 0)
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "done",
+        3,
+        3,
+        0,
+    )
     assert here.titles() == []
 
 
@@ -234,7 +244,12 @@ def test_b3_with_no_documents_at_all_it_proceeds_and_has_a_job(opened) -> None:
 
     result = here.engine.bulk_delete(doc_type="note")
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("done", 0, 0, 0)
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "done",
+        0,
+        0,
+        0,
+    )
     assert result["errors"] == []
     assert here.engine.get_job(result["job_id"])["job_type"] == "bulk_delete"
 
@@ -255,7 +270,12 @@ def test_a_preview_says_what_the_operation_would_say(opened) -> None:
     under = here.engine.bulk_preview("delete", document_ids=ids[:7])
     over = here.engine.bulk_preview("delete", document_ids=ids[:8])
 
-    assert (under["matched"], under["total"], under["percent"], under["exceeds"]) == (7, 10, 70.0, False)
+    assert (under["matched"], under["total"], under["percent"], under["exceeds"]) == (
+        7,
+        10,
+        70.0,
+        False,
+    )
     assert (over["matched"], over["total"], over["percent"], over["exceeds"]) == (8, 10, 80.0, True)
     assert here.jobs() == 0
 
@@ -270,7 +290,12 @@ def test_b6_a_document_that_fails_is_rolled_back_alone(plugin, opened) -> None:
 
     result = here.engine.bulk_rename(document_ids=ids, title="new", force=True)
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("partial_failure", 5, 3, 2)
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "partial_failure",
+        5,
+        3,
+        2,
+    )
     assert [item["document_id"] for item in result["errors"]] == [ids[1], ids[3]]
     assert here.titles() == ["new", "bad 1", "new", "bad 2", "new"]
 
@@ -297,7 +322,11 @@ def test_b6_a_constraint_costs_the_document_that_breaks_it(plugin, opened) -> No
     assert (result["succeeded"], result["failed"]) == (2, 1)
     assert result["errors"][0]["document_id"] == ids[1]
     assert "constraint" in result["errors"][0]["error"]
-    assert [here.engine.get_document(number)["trust"] for number in ids] == ["secondary", "primary", "secondary"]
+    assert [here.engine.get_document(number)["trust"] for number in ids] == [
+        "secondary",
+        "primary",
+        "secondary",
+    ]
 
 
 def test_all_documents_may_fail(plugin, opened) -> None:
@@ -311,7 +340,9 @@ def test_all_documents_may_fail(plugin, opened) -> None:
     assert here.engine.get_job(result["job_id"])["status"] == "partial_failure"
 
 
-def test_of_five_hundred_documents_three_fail_and_the_rest_is_done_set_based(plugin, opened) -> None:
+def test_of_five_hundred_documents_three_fail_and_the_rest_is_done_set_based(
+    plugin, opened
+) -> None:
     module = plugin("renamer", RENAME)
     here = opened()
     bad = {17, 250, 499}
@@ -374,7 +405,12 @@ def test_an_objection_to_a_document_outside_the_plan_counts_for_nothing(plugin, 
 
     result = here.engine.bulk_delete(document_ids=[ids[0]])
 
-    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == ("done", 1, 1, 0)
+    assert (result["status"], result["matched"], result["succeeded"], result["failed"]) == (
+        "done",
+        1,
+        1,
+        0,
+    )
     assert result["errors"] == []
     assert here.engine.get_job(result["job_id"])["error"] is None
 
@@ -390,7 +426,11 @@ def test_an_objection_to_the_whole_plan_refuses_it_without_a_job(plugin, opened)
 
     error = refused(lambda: here.engine.bulk_delete(document_ids=ids[:1]))
 
-    assert (error.http_status, error.code, error.message) == (409, "mutation_refused", "the archive is closed")
+    assert (error.http_status, error.code, error.message) == (
+        409,
+        "mutation_refused",
+        "the archive is closed",
+    )
     assert here.jobs() == 0
     assert here.titles() == ["a", "b", "c"]
 
@@ -506,7 +546,13 @@ def test_b5_a_400_writes_no_job(opened) -> None:
     here = opened()
     here.add("a")
 
-    for body in ({}, {"force": True}, {"tags": []}, {"document_ids": []}, {"document_ids": [1], "tag": "x"}):
+    for body in (
+        {},
+        {"force": True},
+        {"tags": []},
+        {"document_ids": []},
+        {"document_ids": [1], "tag": "x"},
+    ):
         assert refused(lambda body=body: here.engine.post("/bulk/delete", body)).http_status == 400
 
     assert here.jobs() == 0
@@ -574,7 +620,8 @@ def test_b6_a_document_added_while_a_plan_is_frozen_is_not_part_of_it(plugin, op
 
 def test_an_observer_that_raises_leaves_a_failed_job(plugin, opened) -> None:
     plugin(
-        "nervous", "from kb_framework import hookimpl\n\n\n@hookimpl\ndef kb_documents_changed(changes):\n    raise ValueError\n"
+        "nervous",
+        "from kb_framework import hookimpl\n\n\n@hookimpl\ndef kb_documents_changed(changes):\n    raise ValueError\n",
     )
     here = opened()
     ids = here.add("a", "b", "c")

@@ -56,14 +56,17 @@ FINDINGS = {
         "the tool kb_odd names no permission",
     ),
     "a constructor": (
-        ROUTE.format(opt="{'permission': 'documents.read'}") + hook("kb_services", "api.Service('odd', f'{__name__}:Service')"),
+        ROUTE.format(opt="{'permission': 'documents.read'}")
+        + hook("kb_services", "api.Service('odd', f'{__name__}:Service')"),
         "service 'odd': nothing is called 'stor', which its constructor asks for; did you mean 'store'?",
     ),
 }
 
 
 @pytest.mark.parametrize("case", FINDINGS)
-def test_g4_check_finds_it_and_says_so_with_its_exit_code_and_in_doctor(plugin, kb_here, case) -> None:
+def test_g4_check_finds_it_and_says_so_with_its_exit_code_and_in_doctor(
+    plugin, kb_here, case
+) -> None:
     source, message = FINDINGS[case]
     plugin("odd", START + source)
 
@@ -77,22 +80,37 @@ def test_g4_check_finds_it_and_says_so_with_its_exit_code_and_in_doctor(plugin, 
     assert [item["state"] for item in found["findings"]] == ["error"]
     assert message in found["findings"][0]["message"]
     assert any(
-        "odd" in check["message"] and check["state"] == "error" for check in doctor["checks"] if check["name"] == "plugins"
+        "odd" in check["message"] and check["state"] == "error"
+        for check in doctor["checks"]
+        if check["name"] == "plugins"
     )
 
 
-def test_g4_a_tool_that_needs_another_permission_than_the_routes_is_a_warning(plugin, kb_here) -> None:
-    tool = hook("kb_tools", "api.Tool('kb_odd', f'{__name__}:tool', 'Odd', 'read', permission='documents.delete')")
+def test_g4_a_tool_that_needs_another_permission_than_the_routes_is_a_warning(
+    plugin, kb_here
+) -> None:
+    tool = hook(
+        "kb_tools",
+        "api.Tool('kb_odd', f'{__name__}:tool', 'Odd', 'read', permission='documents.delete')",
+    )
     plugin("odd", START + ROUTE.format(opt="{'permission': 'documents.read'}") + tool)
 
     done = kb_here("plugins", "check", "odd")
 
     assert done.returncode == 0
-    assert "warning\tthe tool kb_odd needs documents.delete, but no route of the plugin does" in done.stdout
+    assert (
+        "warning\tthe tool kb_odd needs documents.delete, but no route of the plugin does"
+        in done.stdout
+    )
 
 
 def test_g4_a_slow_import_is_a_warning(plugin, kb_here) -> None:
-    plugin("slow", START + "import time\nend = time.thread_time() + 0.3\nwhile time.thread_time() < end: pass\n" + GOOD)
+    plugin(
+        "slow",
+        START
+        + "import time\nend = time.thread_time() + 0.3\nwhile time.thread_time() < end: pass\n"
+        + GOOD,
+    )
 
     assert "importing its entry point takes" in kb_here("plugins", "check", "slow").stdout
 
@@ -104,7 +122,9 @@ def test_g4_check_is_content_with_every_built_in_plugin(kb_here) -> None:
     assert [item for item in json.loads(done.stdout)["findings"] if item["state"] != "ok"] == []
 
 
-@pytest.mark.parametrize(("disabled", "state", "code"), [("formats", "warning", 0), ("", "error", 1)])
+@pytest.mark.parametrize(
+    ("disabled", "state", "code"), [("formats", "warning", 0), ("", "error", 1)]
+)
 def test_a_service_that_only_a_disabled_plugin_may_offer_is_a_warning(
     plugin, kb_here, monkeypatch, disabled, state, code
 ) -> None:
@@ -144,5 +164,7 @@ def test_a_command_of_a_disabled_plugin_says_that_it_is_disabled(plugin, kb_here
         done = kb_here(name, "search", "x")
 
         assert done.returncode == 2
-        assert f"the command '{name}' belongs to the plugin {name}, which is disabled" in done.stderr
+        assert (
+            f"the command '{name}' belongs to the plugin {name}, which is disabled" in done.stderr
+        )
         assert f"kb plugins enable {name}" in done.stderr

@@ -126,7 +126,9 @@ def engine(kb_home) -> Iterator[Callable[[], Engine]]:
         "from kb_framework.api import NoSuchNoun",
     ],
 )
-def test_a_plugin_that_raises_at_import_is_reported_and_the_rest_works(plugin, kb_here, engine, source) -> None:
+def test_a_plugin_that_raises_at_import_is_reported_and_the_rest_works(
+    plugin, kb_here, engine, source
+) -> None:
     plugin("broken", source)
 
     listed = kb_here("plugins", "--json")
@@ -181,7 +183,9 @@ def test_a_plugin_that_raises_in_a_registration_hook_has_failed_alone(plugin, en
         ("kb_settings", "[api.Tool('kb_x', 'x:x', 'X', 'read')]"),
     ],
 )
-def test_a_plugin_that_registers_the_wrong_thing_has_failed_alone(plugin, engine, kb_here, name, answer) -> None:
+def test_a_plugin_that_registers_the_wrong_thing_has_failed_alone(
+    plugin, engine, kb_here, name, answer
+) -> None:
     plugin("confused", hook(name, f"return {answer}"))
 
     found = infos()
@@ -195,18 +199,38 @@ def test_a_plugin_that_registers_the_wrong_thing_has_failed_alone(plugin, engine
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("kb_mutation_kinds", "[api.MutationKind('odd', 'no_such_module:Odd', verb='odd', help='Odd.')]"),
-        ("kb_mutation_kinds", "[api.MutationKind('odd', 'json:no_such_name', verb='odd', help='Odd.')]"),
+        (
+            "kb_mutation_kinds",
+            "[api.MutationKind('odd', 'no_such_module:Odd', verb='odd', help='Odd.')]",
+        ),
+        (
+            "kb_mutation_kinds",
+            "[api.MutationKind('odd', 'json:no_such_name', verb='odd', help='Odd.')]",
+        ),
         ("kb_selection_filters", "[api.SelectionFilter('odd', 'no_such_module:odd', help='Odd.')]"),
-        ("kb_selection_filters", "[api.SelectionFilter('odd', 'json:dumps', help='Takes no value.')]"),
-        ("kb_selection_filters", "[api.SelectionFilter('add', f'{__name__}:f', help='Clashes with a field.')]"),
-        ("kb_selection_filters", "[api.SelectionFilter('force', f'{__name__}:f', help='Clashes with a switch.')]"),
+        (
+            "kb_selection_filters",
+            "[api.SelectionFilter('odd', 'json:dumps', help='Takes no value.')]",
+        ),
+        (
+            "kb_selection_filters",
+            "[api.SelectionFilter('add', f'{__name__}:f', help='Clashes with a field.')]",
+        ),
+        (
+            "kb_selection_filters",
+            "[api.SelectionFilter('force', f'{__name__}:f', help='Clashes with a switch.')]",
+        ),
         ("kb_routes", "[api.Routes('odd', 'no_such_module:handlers')]"),
         ("kb_routes", "[api.Routes('odd', 'json:dumps', build=True)]"),
     ],
 )
-def test_a_plugin_whose_contribution_cannot_be_used_has_failed_alone(plugin, engine, name, answer) -> None:
-    plugin("unusable", hook(name, f"return {answer}") + "\n\ndef f(value: int):\n    raise NotImplementedError\n")
+def test_a_plugin_whose_contribution_cannot_be_used_has_failed_alone(
+    plugin, engine, name, answer
+) -> None:
+    plugin(
+        "unusable",
+        hook(name, f"return {answer}") + "\n\ndef f(value: int):\n    raise NotImplementedError\n",
+    )
 
     opened = engine()
     health = opened.get("/health")
@@ -215,10 +239,15 @@ def test_a_plugin_whose_contribution_cannot_be_used_has_failed_alone(plugin, eng
     everything_built_in_works(opened)
 
 
-def test_a_filter_that_cannot_be_imported_leaves_the_bulk_commands_and_tools(plugin, kb_here) -> None:
+def test_a_filter_that_cannot_be_imported_leaves_the_bulk_commands_and_tools(
+    plugin, kb_here
+) -> None:
     plugin(
         "unusable",
-        hook("kb_selection_filters", "return [api.SelectionFilter('odd', 'no_such_module:odd', help='Odd.')]"),
+        hook(
+            "kb_selection_filters",
+            "return [api.SelectionFilter('odd', 'no_such_module:odd', help='Odd.')]",
+        ),
     )
 
     assert kb_here("bulk-remove", "--help").returncode == 0
@@ -226,7 +255,10 @@ def test_a_filter_that_cannot_be_imported_leaves_the_bulk_commands_and_tools(plu
 
 
 def test_a_command_that_cannot_be_imported_is_reported_with_its_plugin(plugin, kb_here) -> None:
-    plugin("unusable", hook("kb_commands", "return [api.Command('odd', 'no_such_module:odd', 'Odd.', 'Search')]"))
+    plugin(
+        "unusable",
+        hook("kb_commands", "return [api.Command('odd', 'no_such_module:odd', 'Odd.', 'Search')]"),
+    )
 
     answer = kb_here("odd")
 
@@ -238,7 +270,10 @@ def test_a_command_that_cannot_be_imported_is_reported_with_its_plugin(plugin, k
 
 
 def test_a_tool_that_cannot_be_imported_costs_its_plugin_alone(plugin) -> None:
-    plugin("unusable", hook("kb_tools", "return [api.Tool('kb_odd', 'no_such_module:odd', 'Odd', 'read')]"))
+    plugin(
+        "unusable",
+        hook("kb_tools", "return [api.Tool('kb_odd', 'no_such_module:odd', 'Odd', 'read')]"),
+    )
     plugins = Plugins(read_bootstrap())
 
     tools = bind_tools(plugins, "admin")
@@ -309,8 +344,16 @@ def test_a_hook_with_an_unknown_parameter_is_a_failure(plugin) -> None:
 
 
 def test_two_plugins_with_one_name_are_both_named_and_one_works(plugin) -> None:
-    plugin("twin", hook("kb_permissions", "return [api.Permission('twin', 'X')]"), distribution="a-twin")
-    plugin("twin", hook("kb_permissions", "return [api.Permission('other', 'X')]"), distribution="b-twin")
+    plugin(
+        "twin",
+        hook("kb_permissions", "return [api.Permission('twin', 'X')]"),
+        distribution="a-twin",
+    )
+    plugin(
+        "twin",
+        hook("kb_permissions", "return [api.Permission('other', 'X')]"),
+        distribution="b-twin",
+    )
 
     plugins = Plugins(read_bootstrap())
     first, second = [info for info in plugins.infos if info.name == "twin"]
@@ -323,7 +366,11 @@ def test_two_plugins_with_one_name_are_both_named_and_one_works(plugin) -> None:
 
 
 def test_a_plugin_with_a_built_in_name_fails_and_the_built_in_one_works(plugin, engine) -> None:
-    plugin("documents", hook("kb_permissions", "return [api.Permission('impostor', 'X')]"), distribution="a-impostor")
+    plugin(
+        "documents",
+        hook("kb_permissions", "return [api.Permission('impostor', 'X')]"),
+        distribution="a-impostor",
+    )
     opened = engine()
 
     error = refused(lambda: opened.bulk_delete(doc_type="note"))
@@ -334,14 +381,20 @@ def test_a_plugin_with_a_built_in_name_fails_and_the_built_in_one_works(plugin, 
 
 
 def test_the_advice_on_a_name_clash_disables_the_one_that_failed(plugin, engine, kb_here) -> None:
-    plugin("documents", hook("kb_permissions", "return [api.Permission('impostor', 'X')]"), distribution="a-impostor")
+    plugin(
+        "documents",
+        hook("kb_permissions", "return [api.Permission('impostor', 'X')]"),
+        distribution="a-impostor",
+    )
 
     error = refused(lambda: engine().bulk_delete(doc_type="note"))
     advised = error.hint.rsplit("kb plugins disable ", 1)[1]
     kb_here("plugins", "disable", advised)
 
     assert advised == "a-impostor:documents"
-    states = {(info.distribution, info.name): info.state for info in Plugins(read_bootstrap()).infos}
+    states = {
+        (info.distribution, info.name): info.state for info in Plugins(read_bootstrap()).infos
+    }
     assert states["a-impostor", "documents"] == "disabled"
     assert states["kb-framework", "documents"] == "active"
     assert kb_here("note", "works again").returncode == 0
@@ -350,20 +403,42 @@ def test_the_advice_on_a_name_clash_disables_the_one_that_failed(plugin, engine,
 @pytest.mark.parametrize(
     ("clashing", "built_in", "contribution"),
     [
-        ("command", "documents", hook("kb_commands", "return [api.Command('list', 'x:x', 'X', 'Search')]")),
-        ("command", "host", hook("kb_commands", "return [api.Command('serve', 'x:x', 'X', 'Search')]")),
+        (
+            "command",
+            "documents",
+            hook("kb_commands", "return [api.Command('list', 'x:x', 'X', 'Search')]"),
+        ),
+        (
+            "command",
+            "host",
+            hook("kb_commands", "return [api.Command('serve', 'x:x', 'X', 'Search')]"),
+        ),
         ("tool", "search", hook("kb_tools", "return [api.Tool('kb_search', 'x:x', 'X', 'read')]")),
-        ("selection filter", "bulk", hook("kb_selection_filters", "return [api.SelectionFilter('tags', 'x:x', help='X')]")),
+        (
+            "selection filter",
+            "bulk",
+            hook("kb_selection_filters", "return [api.SelectionFilter('tags', 'x:x', help='X')]"),
+        ),
         ("service", "bulk", hook("kb_services", "return [api.Service('bulk', 'x:x')]")),
-        ("client method", "documents", hook("kb_client_methods", "return [api.ClientMethod('add_note', 'x:x')]")),
-        ("mutation kind", "documents", hook("kb_mutation_kinds", "return [api.MutationKind('delete', 'x:x', 'x', 'X')]")),
+        (
+            "client method",
+            "documents",
+            hook("kb_client_methods", "return [api.ClientMethod('add_note', 'x:x')]"),
+        ),
+        (
+            "mutation kind",
+            "documents",
+            hook("kb_mutation_kinds", "return [api.MutationKind('delete', 'x:x', 'x', 'X')]"),
+        ),
         ("retriever", "search", hook("kb_retrievers", "return [api.Retriever('lexical', 'x:x')]")),
         ("reranker", "models", hook("kb_rerankers", "return [api.Reranker('late', 'x:x')]")),
         ("embedder", "models", hook("kb_embedders", "return [api.Embedder('wordllama', 'x:x')]")),
         ("chunker", "documents", hook("kb_chunkers", "return [api.Chunker('structure', 'x:x')]")),
     ],
 )
-def test_a_clash_names_both_plugins_and_the_built_in_one_keeps_working(plugin, engine, clashing, built_in, contribution) -> None:
+def test_a_clash_names_both_plugins_and_the_built_in_one_keeps_working(
+    plugin, engine, clashing, built_in, contribution
+) -> None:
     plugin("aardvark", contribution)
 
     found = infos()
@@ -379,8 +454,12 @@ def test_a_clash_names_both_plugins_and_the_built_in_one_keeps_working(plugin, e
     ("keyword", "built_in"),
     [("command='list'", "list"), ("tool='kb_search'", "kb_search"), ("command='serve'", "serve")],
 )
-def test_a_kind_whose_surface_clashes_with_a_built_in_one_costs_its_own_plugin(plugin, engine, keyword, built_in) -> None:
-    plugin("aardvark", STAMP.replace('help="Stamp documents."', f'help="Stamp documents.", {keyword}'))
+def test_a_kind_whose_surface_clashes_with_a_built_in_one_costs_its_own_plugin(
+    plugin, engine, keyword, built_in
+) -> None:
+    plugin(
+        "aardvark", STAMP.replace('help="Stamp documents."', f'help="Stamp documents.", {keyword}')
+    )
 
     found = infos()
 
@@ -389,7 +468,9 @@ def test_a_kind_whose_surface_clashes_with_a_built_in_one_costs_its_own_plugin(p
     everything_built_in_works(engine())
 
 
-def test_a_route_that_clashes_names_both_plugins_and_the_built_in_one_keeps_working(plugin, engine) -> None:
+def test_a_route_that_clashes_names_both_plugins_and_the_built_in_one_keeps_working(
+    plugin, engine
+) -> None:
     plugin(
         "aardvark",
         IMPORTS
@@ -530,7 +611,8 @@ def test_a_guard_cannot_be_outvoted_by_a_wrapper(plugin, engine) -> None:
     plugin("guard", hook("kb_guard_mutation", "return [api.Objection('never')]", "plan"))
     plugin(
         "yes",
-        IMPORTS + "\n\n@hookimpl(wrapper=True)\ndef kb_guard_mutation(plan):\n    yield\n    return []\n",
+        IMPORTS
+        + "\n\n@hookimpl(wrapper=True)\ndef kb_guard_mutation(plan):\n    yield\n    return []\n",
     )
     opened = engine()
 
@@ -575,7 +657,9 @@ def test_a_retrieval_narrowing_that_raises_stops_the_search(plugin, engine) -> N
 def test_an_observer_in_the_transaction_that_raises_rolls_everything_back(plugin, engine) -> None:
     plugin(
         "observer",
-        hook("kb_documents_changed", "assert changes.action == 'added', 'only additions'", "changes"),
+        hook(
+            "kb_documents_changed", "assert changes.action == 'added', 'only additions'", "changes"
+        ),
     )
     opened = engine()
     ids = three_notes(opened)
@@ -606,7 +690,9 @@ def test_an_observer_that_raises_on_an_addition_leaves_no_document(plugin, engin
     assert opened.search("text")["hits"] == []
 
 
-def test_an_observer_after_the_commit_that_raises_is_logged_and_reported_and_changes_nothing(plugin, engine, caplog) -> None:
+def test_an_observer_after_the_commit_that_raises_is_logged_and_reported_and_changes_nothing(
+    plugin, engine, caplog
+) -> None:
     plugin("late", hook("kb_mutation_applied", "raise RuntimeError('too late')", "result"))
     opened = engine()
     ids = three_notes(opened)
@@ -616,7 +702,10 @@ def test_an_observer_after_the_commit_that_raises_is_logged_and_reported_and_cha
 
     assert (result["status"], result["succeeded"]) == ("done", 2)
     assert opened.list_documents()["meta"]["total"] == 1
-    assert any("late" in record.getMessage() and "too late" in record.getMessage() for record in caplog.records)
+    assert any(
+        "late" in record.getMessage() and "too late" in record.getMessage()
+        for record in caplog.records
+    )
     health = opened.get("/health")
     assert health["status"] == "degraded"
     assert "too late" in health["plugins"]["errors"]["late"][0]
@@ -714,7 +803,9 @@ def test_mutations_work_again_once_the_failed_plugin_is_disabled(plugin, kb_run)
     assert (tagged.returncode, tagged.stderr) == (0, "")
 
 
-def test_a_plugin_is_disabled_without_being_imported_from_then_on(plugin, kb_here, tmp_path) -> None:
+def test_a_plugin_is_disabled_without_being_imported_from_then_on(
+    plugin, kb_here, tmp_path
+) -> None:
     trace = tmp_path / "imported"
     plugin("costly", f"open({str(trace)!r}, 'a').close()")
     kb_here("plugins", "disable", "costly")
@@ -806,7 +897,9 @@ def test_plugins_are_disabled_by_the_environment(plugin, kb_here, monkeypatch) -
     plugin("broken", "raise RuntimeError('broken on purpose')")
     monkeypatch.setenv("KB_DISABLED_PLUGINS", " stamper, broken ,")
 
-    found = {item["name"]: item["state"] for item in json.loads(kb_here("plugins", "--json").stdout)}
+    found = {
+        item["name"]: item["state"] for item in json.loads(kb_here("plugins", "--json").stdout)
+    }
 
     assert (found["stamper"], found["broken"]) == ("disabled", "disabled")
 
@@ -834,7 +927,9 @@ def test_a_damaged_list_of_disabled_plugins_stops_with_its_path(kb_home, kb_here
     ("required", "why"),
     [("nonesuch", "not installed"), ("broken", "broken on purpose"), ("stamper", "disabled")],
 )
-def test_nothing_starts_without_a_required_plugin(plugin, kb_here, monkeypatch, required, why) -> None:
+def test_nothing_starts_without_a_required_plugin(
+    plugin, kb_here, monkeypatch, required, why
+) -> None:
     plugin("broken", "raise RuntimeError('broken on purpose')")
     plugin("stamper", STAMP)
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "stamper")
@@ -883,11 +978,18 @@ def test_hook_calls_are_logged_to_stderr_when_tracing(plugin, kb_run) -> None:
     plugin("guard", hook("kb_guard_mutation", "return []", "plan"))
     kb_run("note", "text")
 
-    answer = kb_run("bulk-tag", "--ids", "1", "--add", "x", "--yes", "--force", "--json", KB_TRACE_HOOKS="1")
+    answer = kb_run(
+        "bulk-tag", "--ids", "1", "--add", "x", "--yes", "--force", "--json", KB_TRACE_HOOKS="1"
+    )
 
     assert answer.returncode == 0
     assert json.loads(answer.stdout)["succeeded"] == 1
-    for call in ("kb_guard_mutation of guard", "kb_commands of documents", "kb_apply_mutation", "kb_mutation_applied"):
+    for call in (
+        "kb_guard_mutation of guard",
+        "kb_commands of documents",
+        "kb_apply_mutation",
+        "kb_mutation_applied",
+    ):
         assert call in answer.stderr
 
 
@@ -917,10 +1019,17 @@ def test_a_third_partys_kind_gets_a_route_a_preview_and_a_job(plugin, engine) ->
     opened = engine()
     ids = three_notes(opened)
 
-    preview = opened.post("/bulk/preview", {"operation": "stamp", "document_ids": ids[:2], "label": "memo"})
+    preview = opened.post(
+        "/bulk/preview", {"operation": "stamp", "document_ids": ids[:2], "label": "memo"}
+    )
     result = opened.post("/bulk/stamp", {"document_ids": ids[:2], "label": "memo"})
 
-    assert (preview["operation"], preview["matched"], preview["total"], preview["exceeds"]) == ("stamp", 2, 3, False)
+    assert (preview["operation"], preview["matched"], preview["total"], preview["exceeds"]) == (
+        "stamp",
+        2,
+        3,
+        False,
+    )
     assert (result["status"], result["succeeded"]) == ("done", 2)
     assert opened.list_documents(doc_type="memo")["meta"]["total"] == 2
     job = opened.get_job(result["job_id"])
@@ -937,7 +1046,12 @@ def test_a_third_partys_kind_is_checked_guarded_and_limited_like_any_other(plugi
 
     assert refused(lambda: opened.post("/bulk/stamp", {"document_ids": ids})).http_status == 400
     assert refused(lambda: opened.post("/bulk/stamp", {"label": "memo"})).http_status == 400
-    assert refused(lambda: opened.post("/bulk/stamp", {"document_ids": ids, "label": "memo", "x": 1})).http_status == 400
+    assert (
+        refused(
+            lambda: opened.post("/bulk/stamp", {"document_ids": ids, "label": "memo", "x": 1})
+        ).http_status
+        == 400
+    )
     over = refused(lambda: opened.post("/bulk/stamp", {"document_ids": ids, "label": "memo"}))
     assert over.code == "safety_threshold_exceeded"
     forced = opened.post("/bulk/stamp", {"document_ids": ids, "label": "memo", "force": True})
@@ -965,10 +1079,14 @@ def test_a_third_partys_kind_gets_a_tool_and_a_client_method(plugin, engine) -> 
     tool = bind_tools(Plugins(read_bootstrap()), "curate")["kb_bulk_stamp"]
 
     nobody = types.SimpleNamespace(possible=False, answer=None)
-    by_tool = tool.function(opened, nobody, **tool.arguments({"document_ids": ids[:1], "label": "memo"}))
+    by_tool = tool.function(
+        opened, nobody, **tool.arguments({"document_ids": ids[:1], "label": "memo"})
+    )
     by_method = opened.bulk_stamp(document_ids=ids[1:2], label="memo")
 
-    assert {"label", "document_ids", "tags", "force"} <= set(tool.description.input_schema["properties"])
+    assert {"label", "document_ids", "tags", "force"} <= set(
+        tool.description.input_schema["properties"]
+    )
     assert by_tool["succeeded"] == by_method["succeeded"] == 1
     assert opened.list_documents(doc_type="memo")["meta"]["total"] == 2
 
@@ -1033,7 +1151,11 @@ def test_a_migration_that_raises_costs_that_plugin_alone(plugin, engine, kb_home
 def test_a_migration_is_tried_again_and_then_not_once_more(plugin, kb_home) -> None:
     plugin("migrant", IMPORTS + MIGRATION, distribution="kb-migrant")
     connect().close()
-    plugin("migrant", IMPORTS + MIGRATION.replace('raise RuntimeError("no such luck")', "return"), distribution="kb-migrant")
+    plugin(
+        "migrant",
+        IMPORTS + MIGRATION.replace('raise RuntimeError("no such luck")', "return"),
+        distribution="kb-migrant",
+    )
 
     for _ in range(2):
         with connect() as opened:

@@ -40,11 +40,15 @@ def revision(kb: KB, organization: str | None = None) -> int:
 CHANGES: dict[str, Callable[[Engine, int], Any]] = {
     "add a note": lambda engine, number: engine.add_note("another"),
     "add a file": lambda engine, number: engine.add_file("a.md", b"# A file"),
-    "add the file's next version": lambda engine, number: engine.add_file("n.md", b"# New", path="n.md", source="/n.md"),
+    "add the file's next version": lambda engine, number: engine.add_file(
+        "n.md", b"# New", path="n.md", source="/n.md"
+    ),
     "retitle": lambda engine, number: engine.update_document(number, title="Other"),
     "retag": lambda engine, number: engine.set_document_tags(number, ["b"]),
     "rename a tag": lambda engine, number: engine.rename_tag("a", "c"),
-    "tag in bulk": lambda engine, number: engine.bulk_tags(document_ids=[number], add=["x"], force=True),
+    "tag in bulk": lambda engine, number: engine.bulk_tags(
+        document_ids=[number], add=["x"], force=True
+    ),
     "delete": lambda engine, number: engine.delete_document(number),
     "delete in bulk": lambda engine, number: engine.bulk_delete(document_ids=[number], force=True),
     "embed anew": lambda engine, number: engine.post("/reindex", {}),
@@ -85,7 +89,9 @@ def test_s3_a_change_that_is_rolled_back_does_not_move_the_revision(kb: KB, engi
     assert revision(kb) == before
 
 
-def test_s3_one_transaction_moves_the_revision_once_however_its_statements_were_made(kb: KB, engine: Engine) -> None:
+def test_s3_one_transaction_moves_the_revision_once_however_its_statements_were_made(
+    kb: KB, engine: Engine
+) -> None:
     engine.add_note("first")
     before = revision(kb)
 

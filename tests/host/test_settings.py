@@ -45,7 +45,20 @@ def kb_services():
     return [api.Service("forecast", f"{__name__}:WeatherService")]
 """
 
-NOT_A_PERCENTAGE = ["abc", "-1", "101", "70.5", "70.0", "", "true", " 70 ", "1e1", "７０", "0x10", "1_0"]
+NOT_A_PERCENTAGE = [
+    "abc",
+    "-1",
+    "101",
+    "70.5",
+    "70.0",
+    "",
+    "true",
+    " 70 ",
+    "1e1",
+    "７０",
+    "0x10",
+    "1_0",
+]
 
 COMMANDS = [
     ["list"],
@@ -95,7 +108,9 @@ def assert_refused_in_one_line(answer: Any, *words: str) -> None:
 # Precedence
 
 
-def test_the_environment_wins_over_the_data_folder_over_the_users_folder(kb_here, kb_home, tmp_path, monkeypatch) -> None:
+def test_the_environment_wins_over_the_data_folder_over_the_users_folder(
+    kb_here, kb_home, tmp_path, monkeypatch
+) -> None:
     name = "KB_BULK_SAFETY_PERCENT"
     assert shown(kb_here, name) == (70, "default")
 
@@ -135,7 +150,9 @@ def test_another_toml_file_can_be_named(kb_here, kb_home, tmp_path, monkeypatch)
     assert shown(kb_here, "KB_BULK_SAFETY_PERCENT") == (15, str(tmp_path / "other.toml"))
 
 
-def test_a_toml_file_that_is_named_but_missing_stops_the_start(kb_here, tmp_path, monkeypatch) -> None:
+def test_a_toml_file_that_is_named_but_missing_stops_the_start(
+    kb_here, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_CONFIG_FILE", str(tmp_path / "missing.toml"))
 
     assert_refused_in_one_line(kb_here("list"), "KB_CONFIG_FILE", "missing.toml")
@@ -159,7 +176,9 @@ def test_a_tilde_in_the_data_folder_is_the_home_folder(kb_here, tmp_path, monkey
     assert not (tmp_path / "~").exists()
 
 
-def test_an_empty_data_folder_never_means_the_current_folder(kb_here, tmp_path, monkeypatch) -> None:
+def test_an_empty_data_folder_never_means_the_current_folder(
+    kb_here, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "person" / "data"))
     monkeypatch.setenv("KB_DATA_DIR", "")
@@ -184,9 +203,14 @@ def test_whole_numbers_from_0_to_100_are_percentages(kb_here, monkeypatch, value
     assert shown(kb_here, "KB_BULK_SAFETY_PERCENT") == (int(value), "environment")
 
 
-def test_lists_are_comma_separated_in_the_environment_and_arrays_in_toml(kb_here, kb_home, monkeypatch) -> None:
+def test_lists_are_comma_separated_in_the_environment_and_arrays_in_toml(
+    kb_here, kb_home, monkeypatch
+) -> None:
     write_toml(kb_home, 'allowed_hosts = ["kb.example", "b.example"]')
-    assert shown(kb_here, "KB_ALLOWED_HOSTS") == (["kb.example", "b.example"], str(kb_home / "kb.toml"))
+    assert shown(kb_here, "KB_ALLOWED_HOSTS") == (
+        ["kb.example", "b.example"],
+        str(kb_home / "kb.toml"),
+    )
 
     monkeypatch.setenv("KB_ALLOWED_HOSTS", "a.example, c.example,")
     assert shown(kb_here, "KB_ALLOWED_HOSTS") == (["a.example", "c.example"], "environment")
@@ -212,13 +236,19 @@ def every_setting() -> list[Setting]:
 
 def test_no_setting_is_read_from_the_current_folder(kb_here, kb_home) -> None:
     before = json.loads(kb_here("config", "--json").stdout)["settings"]
-    Path(".env").write_text("".join(f"{item.variable}=1\n" for item in every_setting()), encoding="utf-8")
-    Path("kb.toml").write_text("".join(f"{item.key} = 1\n" for item in every_setting()), encoding="utf-8")
+    Path(".env").write_text(
+        "".join(f"{item.variable}=1\n" for item in every_setting()), encoding="utf-8"
+    )
+    Path("kb.toml").write_text(
+        "".join(f"{item.key} = 1\n" for item in every_setting()), encoding="utf-8"
+    )
 
     assert json.loads(kb_here("config", "--json").stdout)["settings"] == before
 
 
-@pytest.mark.parametrize("line", ["KB_ENGINE_URL=http://127.0.0.1:1", "export KB_DATA_DIR=.", "  kb_api_key = x"])
+@pytest.mark.parametrize(
+    "line", ["KB_ENGINE_URL=http://127.0.0.1:1", "export KB_DATA_DIR=.", "  kb_api_key = x"]
+)
 def test_a_dotenv_that_is_ignored_is_mentioned_once(kb_here, line) -> None:
     Path(".env").write_text(f"OTHER=1\n{line}\n", encoding="utf-8")
 
@@ -242,13 +272,20 @@ def test_a_dotenv_that_is_named_is_read(kb_here, kb_home, arguments) -> None:
 
     answer = kb_here(*arguments, "--json")
 
-    found = {item["variable"]: (item["value"], item["source"]) for item in json.loads(answer.stdout)["settings"]}
+    found = {
+        item["variable"]: (item["value"], item["source"])
+        for item in json.loads(answer.stdout)["settings"]
+    }
     assert answer.stderr == ""
     assert found["KB_BULK_SAFETY_PERCENT"] == (20, ".env")
-    assert found["KB_LOG_LEVEL"] == ("info", "default"), "a named file is read instead of the others"
+    assert found["KB_LOG_LEVEL"] == ("info", "default"), (
+        "a named file is read instead of the others"
+    )
 
 
-def test_the_data_folder_can_be_set_in_the_users_configuration_folder(kb_here, tmp_path, monkeypatch) -> None:
+def test_the_data_folder_can_be_set_in_the_users_configuration_folder(
+    kb_here, tmp_path, monkeypatch
+) -> None:
     monkeypatch.delenv("KB_DATA_DIR")
     folder = tmp_path / "kb-config" / "kb"
     folder.mkdir(parents=True)
@@ -273,7 +310,11 @@ def test_a_setting_has_one_name_and_one_place(setting) -> None:
     cuts = [("_".join(words[:cut]), "_".join(words[cut:])) for cut in range(1, len(words))]
 
     assert variable_of([*tables, name]) == setting.variable
-    for spelled in [table, {"_".join(words): "x"}, *({outer: {inner: "x"}} for outer, inner in cuts)]:
+    for spelled in [
+        table,
+        {"_".join(words): "x"},
+        *({outer: {inner: "x"}} for outer, inner in cuts),
+    ]:
         found = Source("file", spelled, is_table=True).find(setting.variable)
         assert found, spelled
         assert found[1] == "x"
@@ -283,7 +324,11 @@ def test_a_setting_has_one_name_and_one_place(setting) -> None:
 def test_no_two_settings_share_a_name_or_a_place() -> None:
     settings = every_setting()
 
-    assert len({item.variable for item in settings}) == len({item.key for item in settings}) == len(settings)
+    assert (
+        len({item.variable for item in settings})
+        == len({item.key for item in settings})
+        == len(settings)
+    )
 
 
 def test_a_table_of_the_file_may_hold_a_setting_of_the_host(kb_here, kb_home) -> None:
@@ -296,14 +341,19 @@ def test_a_table_of_the_file_may_hold_a_setting_of_the_host(kb_here, kb_home) ->
 def test_a_setting_that_is_in_the_file_twice_is_refused(kb_here, kb_home) -> None:
     write_toml(kb_home, "bulk_safety_percent = 50\n[bulk]\nsafety_percent = 60")
 
-    assert_refused_in_one_line(kb_here("list"), "KB_BULK_SAFETY_PERCENT", "twice", "bulk.safety_percent", "kb.toml")
+    assert_refused_in_one_line(
+        kb_here("list"), "KB_BULK_SAFETY_PERCENT", "twice", "bulk.safety_percent", "kb.toml"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
         ('embeder = "none"', "did you mean embedder (KB_EMBEDDER)?"),
-        ("[bulk]\nsafty_percent = 50", "did you mean bulk_safety_percent (KB_BULK_SAFETY_PERCENT)?"),
+        (
+            "[bulk]\nsafty_percent = 50",
+            "did you mean bulk_safety_percent (KB_BULK_SAFETY_PERCENT)?",
+        ),
         ("[bulk]\nplan_second = 50", "did you mean bulk.plan_seconds (KB_BULK_PLAN_SECONDS)?"),
         ("[bulks]\nplan_seconds = 50", "did you mean bulk.plan_seconds (KB_BULK_PLAN_SECONDS)?"),
         ("[entirely]\nunheard_of = 50", "kb config lists the settings"),
@@ -317,7 +367,9 @@ def test_a_key_of_the_file_that_no_setting_has_is_refused(kb_here, kb_home, text
         assert_refused_in_one_line(kb_here(*command), "kb.toml is not a setting", meant)
 
 
-def test_the_table_of_a_plugin_that_is_switched_off_may_stay(kb_here, kb_home, plugin, monkeypatch) -> None:
+def test_the_table_of_a_plugin_that_is_switched_off_may_stay(
+    kb_here, kb_home, plugin, monkeypatch
+) -> None:
     plugin("weather", WEATHER)
     write_toml(kb_home, '[weather]\ncity = "Bergen"')
     assert kb_here("list").returncode == 0
@@ -335,10 +387,14 @@ PASSWORDS = ["hunter2", "p@ss-hunter2", "hunter2/x", "%68unter2"]
 
 @pytest.mark.parametrize("variable", URLS)
 @pytest.mark.parametrize("password", PASSWORDS)
-def test_a_password_in_an_address_is_never_shown(kb_here, kb_home, monkeypatch, variable, password) -> None:
-    scheme = {"KB_DATABASE_URL": "postgresql", "KB_DATABASE_REPLICA_URL": "postgresql", "KB_FILES_URL": "s3"}.get(
-        variable, "http"
-    )
+def test_a_password_in_an_address_is_never_shown(
+    kb_here, kb_home, monkeypatch, variable, password
+) -> None:
+    scheme = {
+        "KB_DATABASE_URL": "postgresql",
+        "KB_DATABASE_REPLICA_URL": "postgresql",
+        "KB_FILES_URL": "s3",
+    }.get(variable, "http")
     monkeypatch.setenv("KB_DATABASE_URL", "postgresql://127.0.0.1:1/x")
     monkeypatch.setenv(variable, f"{scheme}://somebody:{password}@127.0.0.1:1/x")
 
@@ -349,9 +405,18 @@ def test_a_password_in_an_address_is_never_shown(kb_here, kb_home, monkeypatch, 
 
 @pytest.mark.parametrize("variable", URLS)
 @pytest.mark.parametrize(
-    "address", ["http:me:hunter2@h/x", "http:/me:hunter2@h", "http://me:hun ter2@h", "me:hunter2@h", "//me:hunter2@h"]
+    "address",
+    [
+        "http:me:hunter2@h/x",
+        "http:/me:hunter2@h",
+        "http://me:hun ter2@h",
+        "me:hunter2@h",
+        "//me:hunter2@h",
+    ],
 )
-def test_a_password_in_what_is_almost_an_address_is_never_shown(kb_here, monkeypatch, variable, address) -> None:
+def test_a_password_in_what_is_almost_an_address_is_never_shown(
+    kb_here, monkeypatch, variable, address
+) -> None:
     monkeypatch.setenv(variable, address)
 
     for command in (["config"], ["config", "--json"], ["list", "--debug"]):
@@ -363,17 +428,22 @@ def test_a_password_in_what_is_almost_an_address_is_never_shown(kb_here, monkeyp
 def test_a_secret_parameter_of_an_address_is_masked(kb_here, monkeypatch, parameter) -> None:
     monkeypatch.setenv("KB_EMBEDDINGS_URL", f"http://127.0.0.1:1/v1?{parameter}=hunter2&version=3")
 
-    assert shown(kb_here, "KB_EMBEDDINGS_URL")[0] == f"http://127.0.0.1:1/v1?{parameter}=***&version=3"
+    assert (
+        shown(kb_here, "KB_EMBEDDINGS_URL")[0] == f"http://127.0.0.1:1/v1?{parameter}=***&version=3"
+    )
 
 
 def test_an_error_masks_passwords_and_keys_wherever_it_is_shown() -> None:
     key = "kb_" + "a" * 48
     sent = '"Authorization": "Basic hunter2"'
     error = KBError(
-        f"no answer from http://me:hunter2@h/x#token=hunter2 with {key}, {sent}", hint="see postgresql://me:hunter2@h"
+        f"no answer from http://me:hunter2@h/x#token=hunter2 with {key}, {sent}",
+        hint="see postgresql://me:hunter2@h",
     )
 
-    shown_anywhere = json.dumps([error.flat(), error.v1(), error.envelope(), str(error), repr(error)])
+    shown_anywhere = json.dumps(
+        [error.flat(), error.v1(), error.envelope(), str(error), repr(error)]
+    )
     assert "hunter2" not in shown_anywhere
     assert key not in shown_anywhere
 
@@ -403,11 +473,17 @@ plan_seconds = 30
         ("allowed_hosts", "x, y", 'allowed_hosts = ["x", "y"]'),
         ("knowledge.hard_delete", "yes", "hard_delete = true"),
         ("knowledge.gate_score", "0.5", "gate_score = 0.5"),
-        ("files_url", 'file:///a "quoted" \\ name', 'files_url = "file:///a \\"quoted\\" \\\\ name"'),
+        (
+            "files_url",
+            'file:///a "quoted" \\ name',
+            'files_url = "file:///a \\"quoted\\" \\\\ name"',
+        ),
     ],
 )
 @pytest.mark.parametrize("text", [FILE, None])
-def test_a_setting_is_kept_and_the_rest_of_the_file_stays(kb_here, kb_home, name, value, line, text) -> None:
+def test_a_setting_is_kept_and_the_rest_of_the_file_stays(
+    kb_here, kb_home, name, value, line, text
+) -> None:
     if text:
         write_toml(kb_home, text)
     answer = kb_here("config", "set", name, value, "--json")
@@ -460,7 +536,10 @@ def test_a_file_that_cannot_be_changed_is_left_alone(kb_here, kb_home) -> None:
 def test_it_is_said_where_the_environment_wins(kb_here, kb_home, monkeypatch) -> None:
     monkeypatch.setenv("KB_LOG_LEVEL", "debug")
 
-    assert "the environment has KB_LOG_LEVEL too" in kb_here("config", "set", "log_level", "info").stderr
+    assert (
+        "the environment has KB_LOG_LEVEL too"
+        in kb_here("config", "set", "log_level", "info").stderr
+    )
 
 
 # Secrets
@@ -502,20 +581,29 @@ def test_an_invalid_secret_is_refused_without_being_printed(kb_here, plugin, mon
 
 
 @pytest.mark.parametrize("value", NOT_A_PERCENTAGE)
-def test_an_invalid_percentage_in_the_environment_stops_with_one_line(kb_here, monkeypatch, value) -> None:
+def test_an_invalid_percentage_in_the_environment_stops_with_one_line(
+    kb_here, monkeypatch, value
+) -> None:
     monkeypatch.setenv("KB_BULK_SAFETY_PERCENT", value)
 
-    assert_refused_in_one_line(kb_here("list"), "KB_BULK_SAFETY_PERCENT", repr(value), "0 to 100", "environment")
+    assert_refused_in_one_line(
+        kb_here("list"), "KB_BULK_SAFETY_PERCENT", repr(value), "0 to 100", "environment"
+    )
 
 
 @pytest.mark.parametrize("value", NOT_A_PERCENTAGE)
 def test_an_invalid_percentage_in_dotenv_stops_with_one_line(kb_here, kb_home, value) -> None:
     write_dotenv(kb_home, f"KB_BULK_SAFETY_PERCENT='{value}'\n")
 
-    assert_refused_in_one_line(kb_here("list"), "KB_BULK_SAFETY_PERCENT", repr(value), "0 to 100", ".env")
+    assert_refused_in_one_line(
+        kb_here("list"), "KB_BULK_SAFETY_PERCENT", repr(value), "0 to 100", ".env"
+    )
 
 
-@pytest.mark.parametrize("value", ['"abc"', "-1", "101", "70.5", "70.0", '""', "true", '" 70 "', "[70]", "nan", "{a = 1}"])
+@pytest.mark.parametrize(
+    "value",
+    ['"abc"', "-1", "101", "70.5", "70.0", '""', "true", '" 70 "', "[70]", "nan", "{a = 1}"],
+)
 def test_an_invalid_percentage_in_toml_stops_with_one_line(kb_here, kb_home, value) -> None:
     write_toml(kb_home, f"bulk_safety_percent = {value}")
 
@@ -542,13 +630,17 @@ def test_an_invalid_percentage_in_toml_stops_with_one_line(kb_here, kb_home, val
         ("KB_ENGINE_URL", "ftp://127.0.0.1", "http://"),
     ],
 )
-def test_any_other_invalid_value_stops_with_one_line(kb_here, monkeypatch, name, value, allowed) -> None:
+def test_any_other_invalid_value_stops_with_one_line(
+    kb_here, monkeypatch, name, value, allowed
+) -> None:
     monkeypatch.setenv(name, value)
 
     assert_refused_in_one_line(kb_here("list"), name, repr(value), allowed)
 
 
-@pytest.mark.parametrize("line", ["busy_timeout = true", "max_file_bytes = 5.0", 'log_level = ["info"]', "embedder = 3"])
+@pytest.mark.parametrize(
+    "line", ["busy_timeout = true", "max_file_bytes = 5.0", 'log_level = ["info"]', "embedder = 3"]
+)
 def test_a_value_of_the_wrong_type_in_toml_stops_with_one_line(kb_here, kb_home, line) -> None:
     write_toml(kb_home, line)
 
@@ -564,7 +656,9 @@ def test_an_invalid_value_stops_every_command(kb_here, kb_home, monkeypatch, arg
 
 
 def test_an_invalid_value_stops_the_process_with_exit_code_2(kb_run) -> None:
-    assert_refused_in_one_line(kb_run("list", KB_BULK_SAFETY_PERCENT="abc"), "KB_BULK_SAFETY_PERCENT", "'abc'", "0 to 100")
+    assert_refused_in_one_line(
+        kb_run("list", KB_BULK_SAFETY_PERCENT="abc"), "KB_BULK_SAFETY_PERCENT", "'abc'", "0 to 100"
+    )
 
 
 def test_an_invalid_value_with_json_is_one_error_object_on_stderr(kb_here, monkeypatch) -> None:
@@ -597,7 +691,9 @@ def test_toml_that_is_not_utf_8_stops_with_one_line_that_names_the_file(kb_here,
     assert_refused_in_one_line(kb_here("list"), str(kb_home / "kb.toml"))
 
 
-def test_a_dotenv_that_is_not_utf_8_stops_with_one_line_that_names_the_file(kb_here, kb_home) -> None:
+def test_a_dotenv_that_is_not_utf_8_stops_with_one_line_that_names_the_file(
+    kb_here, kb_home
+) -> None:
     kb_home.mkdir()
     (kb_home / ".env").write_bytes(b"KB_EMBEDDER=\xff\xfe\n")
 
@@ -651,7 +747,9 @@ def test_known_variables_are_not_reported(kb_here, monkeypatch) -> None:
 # A plugin's own section
 
 
-def test_a_plugin_declares_settings_that_are_read_like_the_hosts_own(kb_here, kb_home, plugin, monkeypatch) -> None:
+def test_a_plugin_declares_settings_that_are_read_like_the_hosts_own(
+    kb_here, kb_home, plugin, monkeypatch
+) -> None:
     plugin("weather", WEATHER)
     assert shown(kb_here, "KB_WEATHER_CITY") == ("Oslo", "default")
 
@@ -750,40 +848,71 @@ RAISES_AS_A_WHOLE = """colour: str = Field("red", description="Which.")
         raise ValueError("these do not go together")"""
 
 
-def test_a_validator_that_raises_something_else_is_told_with_setting_and_plugin(kb_here, plugin, monkeypatch) -> None:
+def test_a_validator_that_raises_something_else_is_told_with_setting_and_plugin(
+    kb_here, plugin, monkeypatch
+) -> None:
     plugin("painter", strict(RAISES))
     monkeypatch.setenv("KB_STRICT_COLOUR", "mauve")
 
     assert_refused_in_one_line(
-        kb_here("list"), "KB_STRICT_COLOUR", "plugin painter", "'mauve'", "environment", "KeyError", "a text"
+        kb_here("list"),
+        "KB_STRICT_COLOUR",
+        "plugin painter",
+        "'mauve'",
+        "environment",
+        "KeyError",
+        "a text",
     )
 
 
-def test_a_validator_of_the_whole_section_is_told_with_the_plugin(kb_here, plugin, monkeypatch) -> None:
+def test_a_validator_of_the_whole_section_is_told_with_the_plugin(
+    kb_here, plugin, monkeypatch
+) -> None:
     plugin("painter", strict(RAISES_AS_A_WHOLE))
     monkeypatch.setenv("KB_STRICT_COLOUR", "mauve")
 
-    assert_refused_in_one_line(kb_here("list"), "KB_STRICT_*", "plugin painter", "these do not go together")
+    assert_refused_in_one_line(
+        kb_here("list"), "KB_STRICT_*", "plugin painter", "these do not go together"
+    )
 
 
-def test_an_invalid_value_in_a_file_is_told_with_its_key_file_and_plugin(kb_here, kb_home, plugin) -> None:
+def test_an_invalid_value_in_a_file_is_told_with_its_key_file_and_plugin(
+    kb_here, kb_home, plugin
+) -> None:
     plugin("meteorology", WEATHER)
     write_toml(kb_home, "[weather]\ndays = 15")
 
     assert_refused_in_one_line(
-        kb_here("list"), "KB_WEATHER_DAYS", "plugin meteorology", "is 15", f"weather.days in {kb_home / 'kb.toml'}", "1 to 14"
+        kb_here("list"),
+        "KB_WEATHER_DAYS",
+        "plugin meteorology",
+        "is 15",
+        f"weather.days in {kb_home / 'kb.toml'}",
+        "1 to 14",
     )
 
 
-@pytest.mark.parametrize("kind", ["list[str]", "list[str] | None", "set[str]", "tuple[str, ...]", "frozenset[str]"])
+@pytest.mark.parametrize(
+    "kind", ["list[str]", "list[str] | None", "set[str]", "tuple[str, ...]", "frozenset[str]"]
+)
 @pytest.mark.parametrize("text", ["a, b,", '["a", "b"]'])
-def test_any_list_of_texts_is_comma_separated_in_the_environment(kb_here, plugin, monkeypatch, kind, text) -> None:
-    plugin("strict", strict(f'names: {kind} = Field(default=("x",), validate_default=False, description="Names.")'))
+def test_any_list_of_texts_is_comma_separated_in_the_environment(
+    kb_here, plugin, monkeypatch, kind, text
+) -> None:
+    plugin(
+        "strict",
+        strict(
+            f'names: {kind} = Field(default=("x",), validate_default=False, description="Names.")'
+        ),
+    )
     monkeypatch.setenv("KB_STRICT_NAMES", text)
 
     found = shown(kb_here, "KB_STRICT_NAMES")[0]
 
-    assert found == ["a", "b"] or {word for word in ("'a'", "'b'") if word in found} == {"'a'", "'b'"}
+    assert found == ["a", "b"] or {word for word in ("'a'", "'b'") if word in found} == {
+        "'a'",
+        "'b'",
+    }
 
 
 def test_a_setting_without_a_default_costs_its_plugin_alone(kb_here, plugin, monkeypatch) -> None:

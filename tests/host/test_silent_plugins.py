@@ -20,17 +20,28 @@ IN_CLASS = "class Hooks:\n    @hookimpl\n    def kb_guard_mutation(self, plan):\
 LOST_MARK = "def plain(f):\n    return lambda plan: f(plan)\n\n@plain\n@hookimpl\n" + GUARD
 SILENT = {
     "unmarked": (GUARD + OTHER, "kb_guard_mutation is no hook: it is not marked; use @hookimpl"),
-    "foreign": (FOREIGN + OTHER, "kb_guard_mutation is no hook: it is marked by HookimplMarker('kb')"),
+    "foreign": (
+        FOREIGN + OTHER,
+        "kb_guard_mutation is no hook: it is marked by HookimplMarker('kb')",
+    ),
     "in a class": (IN_CLASS + OTHER, "kb_guard_mutation is inside the class Hooks"),
     "mark lost": (LOST_MARK + OTHER, "kb_guard_mutation is no hook: it is not marked"),
-    "partial": ("import functools\nkb_guard_mutation = functools.partial(print)\n" + OTHER, "kb_guard_mutation is no hook"),
+    "partial": (
+        "import functools\nkb_guard_mutation = functools.partial(print)\n" + OTHER,
+        "kb_guard_mutation is no hook",
+    ),
     "no hooks": ("x = 1\n", "it has no hooks"),
-    "misspelt": ("@hookimpl\ndef kb_guard_mutations(plan):\n    return []\n", "did you mean 'kb_guard_mutation'?"),
+    "misspelt": (
+        "@hookimpl\ndef kb_guard_mutations(plan):\n    return []\n",
+        "did you mean 'kb_guard_mutation'?",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_hook_that_would_never_be_called_fails_its_plugin_and_changes_are_refused(plugin, kb_home, name) -> None:
+def test_a_hook_that_would_never_be_called_fails_its_plugin_and_changes_are_refused(
+    plugin, kb_home, name
+) -> None:
     source, reason = SILENT[name]
     plugin("silent", START + source)
 
@@ -69,8 +80,14 @@ WRONG_ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", WRONG_ANSWERS)
-def test_a_guard_that_answers_with_the_wrong_type_refuses_and_says_which(plugin, kb_home, answer) -> None:
-    plugin("odd", START + f"@hookimpl\ndef kb_guard_mutation(plan):\n    return {answer} if plan.kind == 'delete' else None\n")
+def test_a_guard_that_answers_with_the_wrong_type_refuses_and_says_which(
+    plugin, kb_home, answer
+) -> None:
+    plugin(
+        "odd",
+        START
+        + f"@hookimpl\ndef kb_guard_mutation(plan):\n    return {answer} if plan.kind == 'delete' else None\n",
+    )
     with connect() as engine:
         number = engine.add_note("text")["document"]["id"]
         with pytest.raises(EngineError) as refused:
@@ -83,11 +100,19 @@ def test_a_guard_that_answers_with_the_wrong_type_refuses_and_says_which(plugin,
     assert WRONG_ANSWERS[answer] in refused.value.message
 
 
-def test_a_guard_may_answer_with_one_objection_a_list_a_generator_or_nothing(plugin, kb_home) -> None:
-    answers = ["api.Objection('no')", "[api.Objection('no')]", "(api.Objection('no') for _ in 'x')", "{api.Objection('no')}"]
+def test_a_guard_may_answer_with_one_objection_a_list_a_generator_or_nothing(
+    plugin, kb_home
+) -> None:
+    answers = [
+        "api.Objection('no')",
+        "[api.Objection('no')]",
+        "(api.Objection('no') for _ in 'x')",
+        "{api.Objection('no')}",
+    ]
     for number, answer in enumerate(answers):
         guard = (
-            f"@hookimpl\ndef kb_guard_mutation(plan):\n    return {answer} if 'tag{number}' in str(plan.operation) else None\n"
+            "@hookimpl\ndef kb_guard_mutation(plan):\n"
+            f"    return {answer} if 'tag{number}' in str(plan.operation) else None\n"
         )
         plugin(f"guard{number}", START + guard)
     with connect() as engine:
@@ -105,11 +130,23 @@ def test_a_guard_may_answer_with_one_objection_a_list_a_generator_or_nothing(plu
 @pytest.mark.parametrize(
     ("hook", "answer", "reason"),
     [
-        ("kb_commands", "api.Command('x', 'x:x', 'X', 'Search')", "kb_commands must return a list of Command, not Command"),
-        ("kb_extractors", "api.Extractor('x', 'x:x', 'x', ())", "kb_extractors must return a list of Extractor, not Extractor"),
+        (
+            "kb_commands",
+            "api.Command('x', 'x:x', 'X', 'Search')",
+            "kb_commands must return a list of Command, not Command",
+        ),
+        (
+            "kb_extractors",
+            "api.Extractor('x', 'x:x', 'x', ())",
+            "kb_extractors must return a list of Extractor, not Extractor",
+        ),
         ("kb_retrievers", "'x'", "kb_retrievers must return a list of Retriever, not str"),
         ("kb_services", "42", "kb_services must return a list of Service, not int"),
-        ("kb_selection_filters", "{'x': 'y'}", "kb_selection_filters must return a list of SelectionFilter, not dict"),
+        (
+            "kb_selection_filters",
+            "{'x': 'y'}",
+            "kb_selection_filters must return a list of SelectionFilter, not dict",
+        ),
         ("kb_tools", "['x']", "kb_tools must return a list of Tool; it holds 'x'"),
     ],
 )
@@ -152,7 +189,11 @@ MISSPELT = {
 @pytest.mark.parametrize("hook", TARGETS)
 @pytest.mark.parametrize("target", MISSPELT)
 def test_a_misspelt_target_fails_its_plugin_whatever_it_is_for(plugin, hook, target) -> None:
-    plugin("odd", START + f"@hookimpl\ndef {hook}():\n    return [{TARGETS[hook].replace('TARGET', repr(target))}]\n")
+    plugin(
+        "odd",
+        START
+        + f"@hookimpl\ndef {hook}():\n    return [{TARGETS[hook].replace('TARGET', repr(target))}]\n",
+    )
 
     (failed,) = Plugins(read_bootstrap()).failed
 
@@ -161,9 +202,15 @@ def test_a_misspelt_target_fails_its_plugin_whatever_it_is_for(plugin, hook, tar
 
 
 def test_a_misspelt_target_is_the_same_failure_on_every_surface(plugin, kb_here) -> None:
-    plugin("odd", START + "@hookimpl\ndef kb_tools():\n    return [api.Tool('kb_odd', 'json.tool:man', 'Odd', 'read')]\n")
+    plugin(
+        "odd",
+        START
+        + "@hookimpl\ndef kb_tools():\n    return [api.Tool('kb_odd', 'json.tool:man', 'Odd', 'read')]\n",
+    )
 
-    listed = {item["name"]: item["state"] for item in json.loads(kb_here("plugins", "--json").stdout)}
+    listed = {
+        item["name"]: item["state"] for item in json.loads(kb_here("plugins", "--json").stdout)
+    }
     plugins = Plugins(read_bootstrap())
     bind_tools(plugins, "read")
     with connect() as engine:
@@ -179,7 +226,11 @@ def test_targets_are_found_without_importing_them(plugin, monkeypatch) -> None:
     import sys
 
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    plugin("fine", START + "@hookimpl\ndef kb_client_methods():\n    return [api.ClientMethod('odd', 'colorsys:rgb_to_hsv')]\n")
+    plugin(
+        "fine",
+        START
+        + "@hookimpl\ndef kb_client_methods():\n    return [api.ClientMethod('odd', 'colorsys:rgb_to_hsv')]\n",
+    )
 
     assert [info.reason for info in Plugins(read_bootstrap()).failed] == []
     assert "colorsys" not in sys.modules
@@ -190,7 +241,12 @@ def test_every_target_of_the_built_in_plugins_resolves(kb_home) -> None:
     from kb_framework.targets import targets_of
 
     plugins = Plugins(read_bootstrap())
-    targets = {target for registry in plugins.registries for item in registry for target in targets_of(item)}
+    targets = {
+        target
+        for registry in plugins.registries
+        for item in registry
+        for target in targets_of(item)
+    }
 
     assert len(targets) > 100
     for target in sorted(targets):
@@ -199,7 +255,9 @@ def test_every_target_of_the_built_in_plugins_resolves(kb_home) -> None:
 
 @pytest.mark.parametrize("hook", ["kb_narrow_selection", "kb_narrow_retrieval"])
 @pytest.mark.parametrize("answer", ["True", "'1 = 1'", "['x']", "{}", "0"])
-def test_a_narrowing_of_the_wrong_type_stops_the_operation_and_is_named(plugin, kb_home, hook, answer) -> None:
+def test_a_narrowing_of_the_wrong_type_stops_the_operation_and_is_named(
+    plugin, kb_home, hook, answer
+) -> None:
     plugin("odd", START + f"@hookimpl\ndef {hook}(purpose):\n    return {answer}\n")
     with connect() as engine, pytest.raises(EngineError) as refused:
         engine.list_documents() if hook == "kb_narrow_selection" else engine.search("text")
@@ -208,7 +266,9 @@ def test_a_narrowing_of_the_wrong_type_stops_the_operation_and_is_named(plugin, 
     assert f"plugin 'odd' failed in {hook}: expected a condition" in refused.value.message
 
 
-@pytest.mark.parametrize("answer", ["'x'", "42", "[1]", "{}", "api.Rejection(1, 'x')", "[api.Rejection('1', 'x')]"])
+@pytest.mark.parametrize(
+    "answer", ["'x'", "42", "[1]", "{}", "api.Rejection(1, 'x')", "[api.Rejection('1', 'x')]"]
+)
 def test_a_gate_of_the_wrong_type_stops_the_assembly_and_is_named(plugin, kb_home, answer) -> None:
     plugin("odd", START + f"@hookimpl\ndef kb_gate_hits(hits):\n    return {answer}\n")
     with connect() as engine:

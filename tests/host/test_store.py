@@ -124,7 +124,11 @@ def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def indexed(home: Path) -> tuple[set[int], set[int], set[int]]:
@@ -137,7 +141,9 @@ def indexed(home: Path) -> tuple[set[int], set[int], set[int]]:
     return (
         numbers("SELECT seq FROM chunks"),
         numbers("SELECT seq FROM chunks_fts" if here else "SELECT id FROM chunks_fts_1_docsize"),
-        numbers("SELECT seq FROM chunks_vec_1" if here else "SELECT rowid FROM chunks_vec_1_rowids"),
+        numbers(
+            "SELECT seq FROM chunks_vec_1" if here else "SELECT rowid FROM chunks_vec_1_rowids"
+        ),
     )
 
 
@@ -186,8 +192,13 @@ def test_whoever_writes_to_a_new_database_is_waited_for(kb_home: Path) -> None:
             opening.result(timeout=600).close()
 
 
-def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(kb_home, kb_store_of, tmp_path, monkeypatch) -> None:
-    homes = [{"KB_DATA_DIR": str(tmp_path / f"home-{number}"), **kb_store_of(migrated=False)} for number in range(8)]
+def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(
+    kb_home, kb_store_of, tmp_path, monkeypatch
+) -> None:
+    homes = [
+        {"KB_DATA_DIR": str(tmp_path / f"home-{number}"), **kb_store_of(migrated=False)}
+        for number in range(8)
+    ]
     with child(OPENER) as a, child(OPENER) as b, child(OPENER) as c, child(OPENER) as d:
         processes = (a, b, c, d)
         for process in processes:
@@ -267,7 +278,9 @@ def test_a_newer_database_is_refused_untouched(kb_home, kb_run, newer) -> None:
     assert (bytes_of(kb_home), stored_tables(), stored("SELECT * FROM kb_migrations")) == before
 
 
-@pytest.mark.parametrize("arguments", [["note", "text"], ["serve", "--port", "0"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["note", "text"], ["serve", "--port", "0"], ["doctor"]], ids=" ".join
+)
 def test_a_newer_database_is_refused_by_whatever_opens_it(kb_home, kb_here, arguments) -> None:
     open_kb().close()
     stored("INSERT INTO kb_migrations VALUES ('host', 99, 'from the future', '2030')")
@@ -285,7 +298,9 @@ def columns_of_jobs() -> dict[str, tuple[bool, str]]:
     on_sqlite = "SELECT name, \"notnull\", dflt_value FROM pragma_table_info('jobs')"
     here = "SELECT column_name, is_nullable = 'NO', column_default FROM information_schema.columns WHERE table_name = 'jobs'"
     found = stored(here if on_postgres() else on_sqlite)
-    return {name: (bool(needed), str(default).partition("::")[0]) for name, needed, default in found}
+    return {
+        name: (bool(needed), str(default).partition("::")[0]) for name, needed, default in found
+    }
 
 
 @pytest.mark.new_database
@@ -299,14 +314,21 @@ def test_b13_an_older_database_gets_the_job_type_and_keeps_its_rows(kb_home, mon
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
 
     with connect() as engine:
-        assert [engine.get_job(item["job"]["id"]) for item in added] == [item["job"] for item in added]
+        assert [engine.get_job(item["job"]["id"]) for item in added] == [
+            item["job"] for item in added
+        ]
         assert engine.list_jobs(job_type="ingest")["meta"]["total"] == 3
         result = engine.bulk_delete(document_ids=[added[0]["document"]["id"]])
         assert engine.get_job(result["job_id"])["job_type"] == "bulk_delete"
 
     assert columns_of_jobs()["job_type"] == (True, "'ingest'")
-    assert rows(kb_home, "SELECT id, uuid, status, document_id, created_at FROM jobs ORDER BY id")[:3] == before
-    assert [row[0] for row in rows(kb_home, "SELECT job_type FROM jobs ORDER BY id")] == ["ingest"] * 3 + ["bulk_delete"]
+    assert (
+        rows(kb_home, "SELECT id, uuid, status, document_id, created_at FROM jobs ORDER BY id")[:3]
+        == before
+    )
+    assert [row[0] for row in rows(kb_home, "SELECT job_type FROM jobs ORDER BY id")] == [
+        "ingest"
+    ] * 3 + ["bulk_delete"]
 
 
 def test_a_plugin_that_was_migrated_can_be_switched_off_and_on(kb_home, monkeypatch) -> None:
@@ -325,8 +347,12 @@ def test_a_plugin_that_was_migrated_can_be_switched_off_and_on(kb_home, monkeypa
 # Derived rows
 
 
-def test_full_text_and_vectors_are_in_step_after_additions_and_deletions(kb_engine, kb_home) -> None:
-    long = "\n\n".join(f"# Part {number}\n\n" + "words about keys and storage " * 60 for number in range(6))
+def test_full_text_and_vectors_are_in_step_after_additions_and_deletions(
+    kb_engine, kb_home
+) -> None:
+    long = "\n\n".join(
+        f"# Part {number}\n\n" + "words about keys and storage " * 60 for number in range(6)
+    )
     ids = [kb_engine.add_note(text)["document"]["id"] for text in ("one", "two", long, "four")]
     chunks, text, vectors = indexed(kb_home)
     assert len(chunks) > 4
@@ -393,13 +419,18 @@ def test_an_embedding_space_is_recorded(kb_engine, kb_home) -> None:
     (space,) = rows(kb_home, "SELECT model, dimensions, index_name, active FROM embedding_spaces")
 
     assert space[1:] == (256, "chunks_vec_1", 1)
-    assert kb_engine.get("/schema")["models"]["embedding_space"] == {"model": space[0], "dimensions": 256}
+    assert kb_engine.get("/schema")["models"]["embedding_space"] == {
+        "model": space[0],
+        "dimensions": 256,
+    }
 
 
 def test_doctor_finds_full_text_that_is_out_of_step(kb_home, kb_here) -> None:
     with connect() as engine:
         engine.add_note("text")
-    stored("DELETE FROM chunks_fts" if on_postgres() else "DELETE FROM chunks_fts_1 WHERE rowid = 1")
+    stored(
+        "DELETE FROM chunks_fts" if on_postgres() else "DELETE FROM chunks_fts_1 WHERE rowid = 1"
+    )
 
     answer = kb_here("doctor", "--json")
 
@@ -418,7 +449,9 @@ def test_doctor_finds_a_missing_file_and_a_stray_one(kb_home, kb_here) -> None:
 
     answer = kb_here("doctor", "--json")
 
-    states = {check["state"] for check in json.loads(answer.stdout)["checks"] if check["name"] == "files"}
+    states = {
+        check["state"] for check in json.loads(answer.stdout)["checks"] if check["name"] == "files"
+    }
     assert answer.returncode == 3
     assert states == {"error", "warning"}
 
@@ -489,7 +522,11 @@ def test_many_threads_write_and_read_at_once(kb_engine) -> None:
 def test_several_processes_on_one_folder_never_see_a_locked_database(kb_home, kb_run) -> None:
     """Two writers and a reader with engines of their own, a server and its client, all at the same time."""
     count = 40
-    with child(WRITER, "first", str(count)) as a, child(WRITER, "second", str(count)) as b, child(READER) as reader:
+    with (
+        child(WRITER, "first", str(count)) as a,
+        child(WRITER, "second", str(count)) as b,
+        child(READER) as reader,
+    ):
         for process in (a, b, reader):
             assert line_of(process) == "ready"
         server = start_server()
@@ -570,10 +607,14 @@ def test_the_queue_of_writers_in_one_process_also_has_an_end(kb_home, monkeypatc
 
 
 @pytest.mark.sqlite_only("about the file")
-@pytest.mark.parametrize("command", [["list"], ["note", "text"], ["doctor"], ["serve", "--port", "0"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["list"], ["note", "text"], ["doctor"], ["serve", "--port", "0"]], ids=" ".join
+)
 def test_a_file_that_is_no_database_is_a_clean_error(kb_home, kb_here, command) -> None:
     kb_home.mkdir()
-    (kb_home / "kb.sqlite").write_bytes(b"this is no database, but it is long enough to be taken for one " * 100)
+    (kb_home / "kb.sqlite").write_bytes(
+        b"this is no database, but it is long enough to be taken for one " * 100
+    )
     before = bytes_of(kb_home)
 
     answer = kb_here(*command)
@@ -660,7 +701,9 @@ def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
     with database(kb_home) as connection, connection:
         connection.execute("DROP TABLE chunks_fts_1")
         connection.execute("DROP TABLE full_texts")
-        connection.execute("CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1)")
+        connection.execute(
+            "CREATE VIRTUAL TABLE chunks_fts USING fts5(title, headings, body, content='', contentless_delete=1)"
+        )
         connection.execute("INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks")
         connection.execute("DELETE FROM kb_migrations WHERE plugin = 'full text'")
 
@@ -668,4 +711,6 @@ def test_text_that_was_indexed_in_a_former_way_is_indexed_anew(kb_home) -> None:
         (hit,) = engine.search("study run", mode="lexical")["hits"]
 
     assert hit["doc_id"] == added["document"]["id"]
-    assert rows(kb_home, "SELECT version FROM kb_migrations WHERE plugin = 'full text'") == [(ANALYSIS,)]
+    assert rows(kb_home, "SELECT version FROM kb_migrations WHERE plugin = 'full text'") == [
+        (ANALYSIS,)
+    ]

@@ -13,7 +13,9 @@ from kb_framework.client import Engine, connect
 def test_the_schema_publishes_every_wire_object(kb_engine: Engine) -> None:
     found = kb_engine.get("/schema")
 
-    assert {"Document", "Job", "Added", "SearchOut", "BulkResult", "FlatError", "ErrorV1"} <= set(found["wire"])
+    assert {"Document", "Job", "Added", "SearchOut", "BulkResult", "FlatError", "ErrorV1"} <= set(
+        found["wire"]
+    )
     assert found["capabilities"]["bulk"] is True
     assert "safety_threshold_exceeded" in found["error_codes"]
     components = {"components": {"schemas": found["wire"]}}
@@ -28,7 +30,9 @@ def test_health_counts_what_is_there(kb_engine: Engine) -> None:
     assert kb_engine.get("/health")["counts"] == {"documents": 2, "chunks": 2, "tags": 2}
 
 
-def test_health_and_doctor_say_that_the_disk_is_full(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_and_doctor_say_that_the_disk_is_full(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_DISK_RESERVE_BYTES", str(10**18))
     with connect() as engine:
         health, doctor = engine.get("/health"), engine.get("/doctor")

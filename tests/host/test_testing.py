@@ -33,14 +33,18 @@ def test_a_command_answers_as_one_that_begins_with_nothing(
 ) -> None:
     kb_run("note", "words to keep", "--tags", "old")
 
-    here, anew = (run(*arguments, stdin=stdin, KB_BULK_SAFETY_PERCENT="99") for run in (kb_run, kb_start))
+    here, anew = (
+        run(*arguments, stdin=stdin, KB_BULK_SAFETY_PERCENT="99") for run in (kb_run, kb_start)
+    )
 
     assert (here.returncode, here.stderr) == (anew.returncode, anew.stderr)
     assert here.stdout == anew.stdout or arguments[0] == "search"
     assert len(here.stdout.splitlines()) == len(anew.stdout.splitlines())
 
 
-def test_a_command_sees_the_folder_and_the_plugins_of_its_test(kb_run: Run, kb_plugin: Install, tmp_path: Path) -> None:
+def test_a_command_sees_the_folder_and_the_plugins_of_its_test(
+    kb_run: Run, kb_plugin: Install, tmp_path: Path
+) -> None:
     kb_plugin("weather", PLUGIN)
     (tmp_path / "a note.md").write_text("# Here\n", encoding="utf-8")
 

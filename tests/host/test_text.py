@@ -25,7 +25,8 @@ from kb_framework.storage.text import (
 def matches(text: str, query: str) -> bool:
     indexed = index_fields([text])[0].split(" ")
     return any(
-        term in indexed or (prefix and any(token.startswith(term) for token in indexed)) for term, prefix in query_terms(query)
+        term in indexed or (prefix and any(token.startswith(term) for token in indexed))
+        for term, prefix in query_terms(query)
     )
 
 
@@ -56,14 +57,18 @@ def test_a_word_is_found_in_another_form(text: str, query: str) -> None:
     assert matches(text, query)
 
 
-@pytest.mark.parametrize(("text", "query"), [("universe", "cat"), ("백업", "업백"), ("バックアップ", "プクバ")])
+@pytest.mark.parametrize(
+    ("text", "query"), [("universe", "cat"), ("백업", "업백"), ("バックアップ", "プクバ")]
+)
 def test_another_word_is_not_found(text: str, query: str) -> None:
     assert not matches(text, query)
 
 
 @pytest.mark.parametrize("text", ["냉장고와 café", "がぎぐげご", "Ångström", "हिन्दी"])
 def test_composed_and_decomposed_are_indexed_the_same(text: str) -> None:
-    assert index_fields([unicodedata.normalize("NFD", text)]) == index_fields([unicodedata.normalize("NFC", text)])
+    assert index_fields([unicodedata.normalize("NFD", text)]) == index_fields(
+        [unicodedata.normalize("NFC", text)]
+    )
 
 
 def test_a_title_is_read_in_the_language_of_its_text() -> None:
@@ -73,7 +78,9 @@ def test_a_title_is_read_in_the_language_of_its_text() -> None:
 
 
 def test_english_text_is_indexed_once() -> None:
-    assert index_fields(["The quick foxes are jumping over the dogs"]) == ["the quick fox are jump over the dog"]
+    assert index_fields(["The quick foxes are jumping over the dogs"]) == [
+        "the quick fox are jump over the dog"
+    ]
 
 
 def test_any_verbatim_word_is_found_whatever_the_language_of_the_rest() -> None:
@@ -83,14 +90,21 @@ def test_any_verbatim_word_is_found_whatever_the_language_of_the_rest() -> None:
 
 
 def test_a_phrase_has_the_words_side_by_side_in_the_index() -> None:
-    for text in ("He was running shoes for the team", "Die alten Häuser sind auch nicht schön", "오늘 백업은 매일"):
+    for text in (
+        "He was running shoes for the team",
+        "Die alten Häuser sind auch nicht schön",
+        "오늘 백업은 매일",
+    ):
         indexed = f" {index_fields([text])[0]} "
         words = " ".join(text.split()[1:3])
         assert any(f" {' '.join(way)} " in indexed for way, _ in phrase_terms(words))
 
 
 def test_a_phrase_may_end_in_the_beginning_of_a_word() -> None:
-    assert phrase_terms("old running", prefix=True) == [(["old", "run"], False), (["old", "running"], True)]
+    assert phrase_terms("old running", prefix=True) == [
+        (["old", "run"], False),
+        (["old", "running"], True),
+    ]
     assert phrase_terms("old runn", prefix=True) == [(["old", "runn"], True)]
     assert phrase_terms("백") == [(["백"], True)]
     assert phrase_terms("?!") == []
@@ -123,7 +137,9 @@ def test_words_that_only_make_a_sentence_are_not_asked_for() -> None:
         ("세종대왕", ["세종", "종대", "대왕"]),
     ],
 )
-def test_of_a_korean_word_in_a_question_the_ending_does_not_count(word: str, pairs: list[str]) -> None:
+def test_of_a_korean_word_in_a_question_the_ending_does_not_count(
+    word: str, pairs: list[str]
+) -> None:
     assert query_terms(word) == [(pair, False) for pair in pairs]
 
 
@@ -142,11 +158,18 @@ def test_any_text_finds_itself(text: str) -> None:
     assert len(terms) <= MAX_TERMS
     assert bool(terms) == bool(tokens)
     if terms and len(terms) < MAX_TERMS:
-        assert any(term in tokens or (prefix and any(t.startswith(term) for t in tokens)) for term, prefix in terms)
+        assert any(
+            term in tokens or (prefix and any(t.startswith(term) for t in tokens))
+            for term, prefix in terms
+        )
 
 
 def test_which_words_a_text_has_does_not_depend_on_the_texts_before_it() -> None:
-    texts = ["Runs and running runners", "Häuser und die Häuser der Stadt", "running die Häuser 백업 and runs"]
+    texts = [
+        "Runs and running runners",
+        "Häuser und die Häuser der Stadt",
+        "running die Häuser 백업 and runs",
+    ]
     asked = query_terms("run Häuser 백업")
     first = [list(find_terms(text, asked)) for text in texts]
 
@@ -162,14 +185,20 @@ def test_words_are_pointed_out_where_they_stand(text: str, query: str) -> None:
     """Whatever else is around them: told by looking at every word of the text alone."""
     terms = query_terms(query)
     found = {(start, end) for start, end, _ in find_terms(text, terms)}
-    places = [(place.start(), place.end(), normalise(place.group())) for place in _PLACE.finditer(text)]
+    places = [
+        (place.start(), place.end(), normalise(place.group())) for place in _PLACE.finditer(text)
+    ]
 
     asked = {term for term, prefix in terms if not prefix}
     plain = {(start, end) for start, end, word in places if not is_unspaced(word)}
     # Stems of other languages than English depend on the language of the whole text.
     alone = {
-        (start, end) for start, end, word in places if not is_unspaced(word) and {_fold(word), *_stems([word], "english")} & asked
+        (start, end)
+        for start, end, word in places
+        if not is_unspaced(word) and {_fold(word), *_stems([word], "english")} & asked
     }
     assert alone <= found
     for start, end in found - plain:
-        assert any(begin <= start and end <= last and is_unspaced(word) for begin, last, word in places)
+        assert any(
+            begin <= start and end <= last and is_unspaced(word) for begin, last, word in places
+        )

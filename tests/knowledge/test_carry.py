@@ -11,7 +11,10 @@ import pytest
 from kb_framework.client import Engine, connect
 from kb_testing.fixtures import Move, Run
 
-PARTS = {name: f"# {name}\n\n" + f"words about {name} that go on. " * 60 for name in ("alpha", "beta", "gamma")}
+PARTS = {
+    name: f"# {name}\n\n" + f"words about {name} that go on. " * 60
+    for name in ("alpha", "beta", "gamma")
+}
 
 
 def text_of(*names: str) -> bytes:
@@ -48,12 +51,16 @@ def test_k2_a_chunk_that_new_content_leaves_out_gets_an_event(kb_engine: Engine)
 
     put(kb_engine, text_of("beta"))
 
-    assert [event["event_type"] for event in kb_engine.chunk_history(gone)["data"]] == ["deleted_hard"]
+    assert [event["event_type"] for event in kb_engine.chunk_history(gone)["data"]] == [
+        "deleted_hard"
+    ]
     stays = by_part(kb_engine, document)["beta"]["id"]
     assert kb_engine.chunk_history(stays)["data"] == []
 
 
-def test_k5_curation_whose_text_is_gone_is_reported_and_comes_back_with_the_text(kb_engine: Engine) -> None:
+def test_k5_curation_whose_text_is_gone_is_reported_and_comes_back_with_the_text(
+    kb_engine: Engine,
+) -> None:
     document = put(kb_engine, text_of("alpha", "beta"))["document"]["id"]
     former = by_part(kb_engine, document)["alpha"]["id"]
     kb_engine.deactivate_chunk(former)
@@ -63,7 +70,11 @@ def test_k5_curation_whose_text_is_gone_is_reported_and_comes_back_with_the_text
     (waiting,) = kb_engine.list_left_over()["data"]
     put(kb_engine, text_of("alpha", "beta", "gamma"))
 
-    assert (waiting["chunk_id"], waiting["is_active"], waiting["usage_policy"]) == (former, False, "never_generate")
+    assert (waiting["chunk_id"], waiting["is_active"], waiting["usage_policy"]) == (
+        former,
+        False,
+        "never_generate",
+    )
     assert waiting["document_path"] == "a.md"
     again = by_part(kb_engine, document)["alpha"]
     assert (again["is_active"], again["usage_policy"]) == (False, "never_generate")
@@ -92,7 +103,10 @@ def test_k5_each_curation_is_given_to_one_chunk_only(kb_engine: Engine) -> None:
     one = kb_engine.add_note(PARTS["alpha"])["document"]["id"]
     two = kb_engine.add_note(PARTS["alpha"])["document"]["id"]
 
-    assert [by_part(kb_engine, number)["alpha"]["chunk_kind"] for number in (one, two)] == ["quote", "fact"]
+    assert [by_part(kb_engine, number)["alpha"]["chunk_kind"] for number in (one, two)] == [
+        "quote",
+        "fact",
+    ]
 
 
 def test_k5_chunks_that_nobody_curated_leave_nothing_over(kb_engine: Engine) -> None:
@@ -148,7 +162,10 @@ def test_k5_an_import_where_the_plugin_is_off_says_what_it_leaves_out(
     done = here("import", str(archive), "--yes", "--json", KB_DISABLED_PLUGINS="knowledge,research")
 
     assert done.returncode == 0, done.stderr
-    assert "chunks.is_active" in done.stdout + done.stderr or "knowledge_events" in done.stdout + done.stderr
+    assert (
+        "chunks.is_active" in done.stdout + done.stderr
+        or "knowledge_events" in done.stdout + done.stderr
+    )
 
 
 @pytest.mark.sqlite_only("a backup is a copy of the file; PostgreSQL has tools of its own")

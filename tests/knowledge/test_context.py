@@ -22,7 +22,9 @@ GOLDEN = Path(__file__).parent / "golden"
 SECTIONS = ("facts", "angles", "examples", "quotes")
 
 
-def item(label: str, content: str, kind: str = "fact", policy: str = "normal", **fields: Any) -> ContextChunk:
+def item(
+    label: str, content: str, kind: str = "fact", policy: str = "normal", **fields: Any
+) -> ContextChunk:
     values = {
         "label": label,
         "chunk_id": f"00000000-0000-4000-8000-{int(label[1:]):012}",
@@ -46,7 +48,12 @@ PROMPTS: dict[str, tuple[str, Sections]] = {
     "empty": ("How deep is the harbour?", Sections()),
     "facts": (
         "How deep is\n the harbour?",
-        Sections(facts=[item("F1", "It is 14 m deep.\n\nSince 1990."), item("F2", "Ships wait outside.", title="Log\nbook")]),
+        Sections(
+            facts=[
+                item("F1", "It is 14 m deep.\n\nSince 1990."),
+                item("F2", "Ships wait outside.", title="Log\nbook"),
+            ]
+        ),
     ),
     "every-kind": (
         "How deep is the harbour?",
@@ -54,7 +61,9 @@ PROMPTS: dict[str, tuple[str, Sections]] = {
             facts=[item("F1", "It is 14 m deep.")],
             angles=[item("A1", "A harbour is a promise.", "angle")],
             examples=[item("E1", "For example, the Vega waited.", "example")],
-            quotes=[item("Q1", "“Deep water saves lives.”", "quote", source_title="The pilot's diary")],
+            quotes=[
+                item("Q1", "“Deep water saves lives.”", "quote", source_title="The pilot's diary")
+            ],
         ),
     ),
     "inspiration-only": (
@@ -100,7 +109,9 @@ def test_k6_inspiration_only_is_in_no_fact_section(kind: str) -> None:
 
 
 def used(context: dict[str, Any]) -> dict[str, list[str]]:
-    return {name: [entry["chunk_id"] for entry in context[name]] for name in SECTIONS if context[name]}
+    return {
+        name: [entry["chunk_id"] for entry in context[name]] for name in SECTIONS if context[name]
+    }
 
 
 def reasons(context: dict[str, Any]) -> dict[str, str]:
@@ -120,15 +131,23 @@ def harbour(kb_engine: Engine, chunk_of: Add) -> dict[str, str]:
     return found
 
 
-def test_k6_chunks_are_grouped_by_kind_and_capped_facts_first(kb_engine: Engine, harbour: dict[str, str]) -> None:
+def test_k6_chunks_are_grouped_by_kind_and_capped_facts_first(
+    kb_engine: Engine, harbour: dict[str, str]
+) -> None:
     context = kb_engine.knowledge_context("how deep is the harbour")
 
     names = {number: name for name, number in harbour.items()}
-    shown = {section: sorted(names[number] for number in numbers) for section, numbers in used(context).items()}
+    shown = {
+        section: sorted(names[number] for number in numbers)
+        for section, numbers in used(context).items()
+    }
     assert shown["facts"] == ["fact1", "fact2"]
     assert shown["quotes"] == ["quote1", "quote2"]
     assert len(shown["angles"]) == len(shown["examples"]) == 1
-    assert sorted(reasons(context).values()) == ["more than max_angles (1)", "more than max_examples (1)"]
+    assert sorted(reasons(context).values()) == [
+        "more than max_angles (1)",
+        "more than max_examples (1)",
+    ]
     assert [entry["label"] for entry in context["facts"]] == ["F1", "F2"]
     for section in SECTIONS:
         for entry in context[section]:
@@ -140,10 +159,15 @@ def test_k6_caps_are_the_callers_to_set(kb_engine: Engine, harbour: dict[str, st
 
     context = kb_engine.knowledge_context("how deep is the harbour", caps=caps)
 
-    assert {section: len(numbers) for section, numbers in used(context).items()} == {"facts": 1, "angles": 2}
+    assert {section: len(numbers) for section, numbers in used(context).items()} == {
+        "facts": 1,
+        "angles": 2,
+    }
 
 
-def test_k6_the_budget_is_kept_and_facts_come_first(kb_engine: Engine, harbour: dict[str, str]) -> None:
+def test_k6_the_budget_is_kept_and_facts_come_first(
+    kb_engine: Engine, harbour: dict[str, str]
+) -> None:
     whole = kb_engine.knowledge_context("how deep is the harbour")
     small = kb_engine.knowledge_context("how deep is the harbour", max_tokens=whole["tokens"] // 2)
     none = kb_engine.knowledge_context("how deep is the harbour", max_tokens=1)
@@ -155,17 +179,23 @@ def test_k6_the_budget_is_kept_and_facts_come_first(kb_engine: Engine, harbour: 
     assert "no relevant knowledge" in none["prompt"]
 
 
-def test_k6_the_same_question_in_the_same_state_gives_the_same_context(kb_engine: Engine, harbour: dict[str, str]) -> None:
+def test_k6_the_same_question_in_the_same_state_gives_the_same_context(
+    kb_engine: Engine, harbour: dict[str, str]
+) -> None:
     first, second = (kb_engine.knowledge_context("how deep is the harbour") for _ in range(2))
 
     assert first.pop("snapshot_id") != second.pop("snapshot_id")
     assert first == second
 
 
-def test_k6_a_pin_is_used_whatever_the_gate_says_and_an_exclude_is_not(kb_engine: Engine, harbour: dict, chunk_of: Add) -> None:
+def test_k6_a_pin_is_used_whatever_the_gate_says_and_an_exclude_is_not(
+    kb_engine: Engine, harbour: dict, chunk_of: Add
+) -> None:
     beside = chunk_of("Bananas ripen in the dark.", title="bananas")
 
-    context = kb_engine.knowledge_context("how deep is the harbour", pin=[beside], exclude=[harbour["fact1"]])
+    context = kb_engine.knowledge_context(
+        "how deep is the harbour", pin=[beside], exclude=[harbour["fact1"]]
+    )
 
     assert context["facts"][0]["chunk_id"] == beside
     assert context["facts"][0]["pinned"] is True
@@ -174,7 +204,9 @@ def test_k6_a_pin_is_used_whatever_the_gate_says_and_an_exclude_is_not(kb_engine
 
 
 @pytest.mark.parametrize("change", ["deactivate", "never_generate"])
-def test_k6_a_pin_does_not_undo_curation(kb_engine: Engine, harbour: dict[str, str], change: str) -> None:
+def test_k6_a_pin_does_not_undo_curation(
+    kb_engine: Engine, harbour: dict[str, str], change: str
+) -> None:
     chunk = harbour["fact1"]
     if change == "deactivate":
         kb_engine.deactivate_chunk(chunk)
@@ -191,7 +223,9 @@ def test_k6_filters_are_those_of_selections(kb_engine: Engine, harbour: dict[str
     context = kb_engine.knowledge_context("how deep is the harbour", filters={"kind": "quote"})
 
     assert set(used(context)) == {"quotes"}
-    assert set(used(kb_engine.knowledge_context("how deep is the harbour", filters={}))) == set(SECTIONS)
+    assert set(used(kb_engine.knowledge_context("how deep is the harbour", filters={}))) == set(
+        SECTIONS
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +240,9 @@ def test_k6_filters_are_those_of_selections(kb_engine: Engine, harbour: dict[str
         ({"query": "x", "reader": "person"}, "reader"),
     ],
 )
-def test_k6_bad_input_is_400_and_names_the_field(kb_engine: Engine, body: dict[str, Any], field: str) -> None:
+def test_k6_bad_input_is_400_and_names_the_field(
+    kb_engine: Engine, body: dict[str, Any], field: str
+) -> None:
     with pytest.raises(EngineError) as refused:
         kb_engine.post("/knowledge/context", body)
 
@@ -216,7 +252,9 @@ def test_k6_bad_input_is_400_and_names_the_field(kb_engine: Engine, body: dict[s
 # The gate
 
 
-def test_k6_the_gate_rejects_what_shares_nothing_with_the_question(kb_engine: Engine, harbour: dict, chunk_of: Add) -> None:
+def test_k6_the_gate_rejects_what_shares_nothing_with_the_question(
+    kb_engine: Engine, harbour: dict, chunk_of: Add
+) -> None:
     beside = chunk_of("Bananas ripen in the dark and smell sweet.", title="bananas")
 
     context = kb_engine.knowledge_context("how deep is the harbour")
@@ -244,7 +282,11 @@ def test_k6_coverage_counts_the_telling_words(question: str, text: str, expected
 def test_k6_hits_that_are_equally_good_are_all_near_the_best() -> None:
     from kb_framework.api import Hit
 
-    hits = [Hit(1, 2.0, {}, {"lexical": 5.0}), Hit(2, 0.0, {}, {"lexical": 4.9}), Hit(3, 0.2, {}, {"lexical": 0.5})]
+    hits = [
+        Hit(1, 2.0, {}, {"lexical": 5.0}),
+        Hit(2, 0.0, {}, {"lexical": 4.9}),
+        Hit(3, 0.2, {}, {"lexical": 0.5}),
+    ]
 
     assert score_shares(hits) == {1: 1.0, 2: 1.0, 3: pytest.approx(0.1)}
 
@@ -254,7 +296,16 @@ def test_k6_a_gate_set_to_zero_lets_everything_pass() -> None:
 
     gate = Gate(KnowledgeSettings(gate_score=0, gate_coverage=0))
 
-    assert gate.reject("harbour", [ScoredChunk(1, "a", "t", "x", 1.0, {}, {}), ScoredChunk(2, "b", "t", "y", 0.0, {}, {})]) == []
+    assert (
+        gate.reject(
+            "harbour",
+            [
+                ScoredChunk(1, "a", "t", "x", 1.0, {}, {}),
+                ScoredChunk(2, "b", "t", "y", 0.0, {}, {}),
+            ],
+        )
+        == []
+    )
 
 
 def test_k6_a_third_party_gate_is_asked_too(kb_home: Path, kb_plugin: Install) -> None:
@@ -296,26 +347,43 @@ def test_k7_a_snapshot_keeps_what_was_measured(kb_engine: Engine, harbour: dict[
     context = kb_engine.knowledge_context("how deep is the harbour")
     snapshot = kb_engine.get_snapshot(context["snapshot_id"])
 
-    assert snapshot["options"]["knowledge_context_breakdown"] == {"facts": 1, "angles": 1, "examples": 1, "quotes": 1}
+    assert snapshot["options"]["knowledge_context_breakdown"] == {
+        "facts": 1,
+        "angles": 1,
+        "examples": 1,
+        "quotes": 1,
+    }
     assert snapshot["options"]["knowledge_disabled_count"] == 2
     assert snapshot["options"]["knowledge_gate"] == {"candidates": 6, "accepted": 6, "rejected": []}
     assert snapshot["options"]["knowledge_user_overrides_applied"] is True
     assert snapshot["prompt"] == context["prompt"]
-    assert {entry["chunk_id"] for entry in snapshot["chunks"]} == {n for numbers in used(context).values() for n in numbers}
-    assert (snapshot["query"], snapshot["answer"], snapshot["answered"]) == ("how deep is the harbour", None, False)
+    assert {entry["chunk_id"] for entry in snapshot["chunks"]} == {
+        n for numbers in used(context).values() for n in numbers
+    }
+    assert (snapshot["query"], snapshot["answer"], snapshot["answered"]) == (
+        "how deep is the harbour",
+        None,
+        False,
+    )
 
 
-def test_k7_nothing_is_overridden_where_nobody_decided_anything(kb_engine: Engine, chunk_of: Add) -> None:
+def test_k7_nothing_is_overridden_where_nobody_decided_anything(
+    kb_engine: Engine, chunk_of: Add
+) -> None:
     chunk_of("The harbour is deep.")
 
-    options = kb_engine.get_snapshot(kb_engine.knowledge_context("harbour deep")["snapshot_id"])["options"]
+    options = kb_engine.get_snapshot(kb_engine.knowledge_context("harbour deep")["snapshot_id"])[
+        "options"
+    ]
 
     assert options["knowledge_user_overrides_applied"] is False
     assert options["knowledge_disabled_count"] == 0
 
 
 @pytest.mark.parametrize("override", ["pin", "exclude"])
-def test_k7_a_pin_or_an_exclude_is_an_override(kb_engine: Engine, chunk_of: Add, override: str) -> None:
+def test_k7_a_pin_or_an_exclude_is_an_override(
+    kb_engine: Engine, chunk_of: Add, override: str
+) -> None:
     chunk = chunk_of("The harbour is deep.")
 
     context = kb_engine.knowledge_context("harbour deep", **{override: [chunk]})
@@ -324,11 +392,16 @@ def test_k7_a_pin_or_an_exclude_is_an_override(kb_engine: Engine, chunk_of: Add,
     assert options["knowledge_user_overrides_applied"] is True
 
 
-def test_k7_from_a_chunk_to_the_snapshots_that_used_it(kb_engine: Engine, harbour: dict[str, str]) -> None:
+def test_k7_from_a_chunk_to_the_snapshots_that_used_it(
+    kb_engine: Engine, harbour: dict[str, str]
+) -> None:
     first = kb_engine.knowledge_context("how deep is the harbour")["snapshot_id"]
     second = kb_engine.knowledge_context("harbour", filters={"kind": "fact"})["snapshot_id"]
 
-    assert [entry["id"] for entry in kb_engine.chunk_impact(harbour["fact1"])["data"]] == [second, first]
+    assert [entry["id"] for entry in kb_engine.chunk_impact(harbour["fact1"])["data"]] == [
+        second,
+        first,
+    ]
     assert [entry["id"] for entry in kb_engine.chunk_impact(harbour["quote1"])["data"]] == [first]
     kb_engine.delete_document(kb_engine.get_chunk(harbour["fact1"])["document_id"])
     assert kb_engine.chunk_impact(harbour["fact1"])["meta"]["total"] == 2
@@ -345,7 +418,9 @@ def test_k7_old_snapshots_go_as_the_setting_says(kb_home: Path, monkeypatch) -> 
         old = engine.knowledge_context("harbour")["snapshot_id"]
     kb = open_kb()
     with kb.store.write() as tx:
-        tx.execute(sa.text("UPDATE knowledge_snapshots SET created_at = '2020-01-01T00:00:00.000000Z'"))
+        tx.execute(
+            sa.text("UPDATE knowledge_snapshots SET created_at = '2020-01-01T00:00:00.000000Z'")
+        )
     kb.close()
 
     monkeypatch.setenv("KB_KNOWLEDGE_SNAPSHOT_DAYS", "0")
@@ -363,7 +438,10 @@ def test_k7_old_snapshots_go_as_the_setting_says(kb_home: Path, monkeypatch) -> 
 @pytest.mark.parametrize("budget", [150, 200, 300, 500, 800])
 def test_k6_the_whole_prompt_keeps_to_the_budget(kb_engine: Engine, budget: int) -> None:
     for number in range(12):
-        kb_engine.add_note(f"The harbour {number} is deep.\n" + f"It is {number} m at low water.\n" * (3 * number + 1))
+        kb_engine.add_note(
+            f"The harbour {number} is deep.\n"
+            + f"It is {number} m at low water.\n" * (3 * number + 1)
+        )
 
     found = kb_engine.knowledge_context("how deep is the harbour", max_tokens=budget, top_k=12)
 

@@ -21,7 +21,12 @@ from kb_testing.fixtures import Run, stored
 Add = Callable[..., str]
 CHANGES = {
     "deactivate": ({}, {"is_active": False}, "deactivated", {"is_active": True}),
-    "reclassify": ({"chunk_kind": "angle"}, {"chunk_kind": "angle"}, "reclassified", {"chunk_kind": "fact"}),
+    "reclassify": (
+        {"chunk_kind": "angle"},
+        {"chunk_kind": "angle"},
+        "reclassified",
+        {"chunk_kind": "fact"},
+    ),
     "set-policy": (
         {"usage_policy": "inspiration_only"},
         {"usage_policy": "inspiration_only"},
@@ -50,7 +55,9 @@ def write(statement: str) -> None:
 
 
 @pytest.mark.new_database
-def test_k1_a_database_with_rows_gets_the_columns_and_every_chunk_their_defaults(kb_home: Path, monkeypatch) -> None:
+def test_k1_a_database_with_rows_gets_the_columns_and_every_chunk_their_defaults(
+    kb_home: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
     with connect() as engine:
         number = engine.add_note("older than curation")["document"]["id"]
@@ -61,9 +68,19 @@ def test_k1_a_database_with_rows_gets_the_columns_and_every_chunk_their_defaults
         (chunk,) = engine.list_chunks()["data"]
         shown = engine.get_document_chunks(number)[0]
 
-    assert (chunk["is_active"], chunk["chunk_kind"], chunk["usage_policy"]) == (True, "fact", "normal")
-    assert [chunk[name] for name in ("source_type", "source_ref", "source_title", "confidence")] == [None] * 4
-    assert (shown["is_active"], shown["chunk_kind"], shown["usage_policy"]) == (True, "fact", "normal")
+    assert (chunk["is_active"], chunk["chunk_kind"], chunk["usage_policy"]) == (
+        True,
+        "fact",
+        "normal",
+    )
+    assert [
+        chunk[name] for name in ("source_type", "source_ref", "source_title", "confidence")
+    ] == [None] * 4
+    assert (shown["is_active"], shown["chunk_kind"], shown["usage_policy"]) == (
+        True,
+        "fact",
+        "normal",
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,12 +88,19 @@ def test_k1_a_database_with_rows_gets_the_columns_and_every_chunk_their_defaults
     [
         "chunk_kind = 'rumour'",
         "usage_policy = 'sometimes'",
-        pytest.param("is_active = 2", marks=pytest.mark.sqlite_only("PostgreSQL has a type for truth, and refuses to read it")),
+        pytest.param(
+            "is_active = 2",
+            marks=pytest.mark.sqlite_only(
+                "PostgreSQL has a type for truth, and refuses to read it"
+            ),
+        ),
         "confidence = 1.5",
         "chunk_kind = NULL",
     ],
 )
-def test_k1_the_database_refuses_what_is_not_allowed(kb_engine: Engine, chunk_of: Add, wrong: str) -> None:
+def test_k1_the_database_refuses_what_is_not_allowed(
+    kb_engine: Engine, chunk_of: Add, wrong: str
+) -> None:
     chunk_of("a chunk")
 
     with pytest.raises(sa.exc.IntegrityError):
@@ -119,7 +143,9 @@ def test_k1_switching_off_and_on_again_loses_nothing(kb_home: Path, monkeypatch)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_k2_a_change_answers_with_the_chunk_and_writes_one_event(kb_engine: Engine, chunk_of: Add, change: str) -> None:
+def test_k2_a_change_answers_with_the_chunk_and_writes_one_event(
+    kb_engine: Engine, chunk_of: Add, change: str
+) -> None:
     body, after, event_type, before = CHANGES[change]
     chunk = chunk_of("a chunk")
 
@@ -128,13 +154,20 @@ def test_k2_a_change_answers_with_the_chunk_and_writes_one_event(kb_engine: Engi
 
     assert answer["changed"] is True
     assert after.items() <= answer.items()
-    assert (event["event_type"], event["before"], event["after"], event["reason"]) == (event_type, before, after, "because")
+    assert (event["event_type"], event["before"], event["after"], event["reason"]) == (
+        event_type,
+        before,
+        after,
+        "because",
+    )
     assert event["user_id"] and event["created_at"].endswith("Z")
     assert uuid.UUID(event["id"]).version == 4
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_k2_the_same_again_changes_nothing_and_writes_no_event(kb_engine: Engine, chunk_of: Add, change: str) -> None:
+def test_k2_the_same_again_changes_nothing_and_writes_no_event(
+    kb_engine: Engine, chunk_of: Add, change: str
+) -> None:
     body = CHANGES[change][0]
     chunk = chunk_of("a chunk")
     kb_engine.post(f"/knowledge/chunks/{chunk}/{change}", body)
@@ -150,10 +183,15 @@ def test_k2_a_chunk_is_activated_again(kb_engine: Engine, chunk_of: Add) -> None
     kb_engine.deactivate_chunk(chunk)
 
     assert kb_engine.activate_chunk(chunk, reason="it was right")["is_active"] is True
-    assert [event["event_type"] for event in kb_engine.get_chunk(chunk)["events"]] == ["activated", "deactivated"]
+    assert [event["event_type"] for event in kb_engine.get_chunk(chunk)["events"]] == [
+        "activated",
+        "deactivated",
+    ]
 
 
-def test_k2_a_change_needs_no_body_where_nothing_must_be_said(kb_engine: Engine, chunk_of: Add) -> None:
+def test_k2_a_change_needs_no_body_where_nothing_must_be_said(
+    kb_engine: Engine, chunk_of: Add
+) -> None:
     chunk = chunk_of("a chunk")
 
     for verb, active in (("deactivate", False), ("activate", True)):
@@ -200,9 +238,12 @@ def test_k2_what_a_guard_protects_gets_no_event(kb_engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE knowledge_chunk_events SET reason = 'other'", "DELETE FROM knowledge_chunk_events"]
+    "statement",
+    ["UPDATE knowledge_chunk_events SET reason = 'other'", "DELETE FROM knowledge_chunk_events"],
 )
-def test_k2_the_database_itself_refuses_to_change_or_delete_events(kb_engine: Engine, chunk_of: Add, statement: str) -> None:
+def test_k2_the_database_itself_refuses_to_change_or_delete_events(
+    kb_engine: Engine, chunk_of: Add, statement: str
+) -> None:
     kb_engine.deactivate_chunk(chunk_of("a chunk"))
 
     with pytest.raises(sa.exc.IntegrityError, match="cannot be changed or deleted"):
@@ -212,7 +253,9 @@ def test_k2_the_database_itself_refuses_to_change_or_delete_events(kb_engine: En
 
 
 def test_k2_no_route_takes_anything_but_reading_for_events(kb_engine: Engine) -> None:
-    paths = json.loads(kb_engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)["paths"]
+    paths = json.loads(kb_engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)[
+        "paths"
+    ]
 
     methods = {method for path, found in paths.items() if "/events" in path for method in found}
 
@@ -244,7 +287,9 @@ def test_k3_the_list_is_filtered_and_paged(kb_engine: Engine, chunk_of: Add) -> 
     assert page["meta"] == {"page": 2, "per_page": 2, "total": 3, "total_pages": 2}
 
 
-def test_k3_a_chunk_is_shown_whole_with_its_last_20_events(kb_engine: Engine, chunk_of: Add) -> None:
+def test_k3_a_chunk_is_shown_whole_with_its_last_20_events(
+    kb_engine: Engine, chunk_of: Add
+) -> None:
     text = "word " * 200
     chunk = chunk_of(text)
     for number in range(11):
@@ -271,7 +316,9 @@ def test_k3_a_chunk_is_shown_whole_with_its_last_20_events(kb_engine: Engine, ch
         ("deactivate", {"kind": "fact"}, "kind"),
     ],
 )
-def test_k3_bad_input_is_400_and_names_the_field(kb_engine: Engine, chunk_of: Add, path: str, body: Any, field: str) -> None:
+def test_k3_bad_input_is_400_and_names_the_field(
+    kb_engine: Engine, chunk_of: Add, path: str, body: Any, field: str
+) -> None:
     chunk = chunk_of("a chunk")
 
     error = refused(lambda: kb_engine.post(f"/knowledge/chunks/{chunk}/{path}", body))
@@ -279,7 +326,9 @@ def test_k3_bad_input_is_400_and_names_the_field(kb_engine: Engine, chunk_of: Ad
     assert (error.http_status, error.body["field"]) == (400, field)
 
 
-@pytest.mark.parametrize("query", ["kind=rumour", "status=gone", "policy=x", "per_page=0", "per_page=101", "page=0"])
+@pytest.mark.parametrize(
+    "query", ["kind=rumour", "status=gone", "policy=x", "per_page=0", "per_page=101", "page=0"]
+)
 def test_k3_a_bad_parameter_of_the_list_is_400(kb_engine: Engine, query: str) -> None:
     reply = kb_engine._transport.send("GET", f"/api/v1/knowledge/chunks?{query}", {}, b"")
 
@@ -289,12 +338,21 @@ def test_k3_a_bad_parameter_of_the_list_is_400(kb_engine: Engine, query: str) ->
 
 @pytest.mark.parametrize("verb", ["deactivate", "activate", "reclassify", "set-policy"])
 def test_k3_a_chunk_that_is_not_there_is_404(kb_engine: Engine, verb: str) -> None:
-    body = {"reclassify": {"chunk_kind": "fact"}, "set-policy": {"usage_policy": "normal"}}.get(verb, {})
+    body = {"reclassify": {"chunk_kind": "fact"}, "set-policy": {"usage_policy": "normal"}}.get(
+        verb, {}
+    )
 
-    assert refused(lambda: kb_engine.post(f"/knowledge/chunks/{uuid.uuid4()}/{verb}", body)).http_status == 404
+    assert (
+        refused(
+            lambda: kb_engine.post(f"/knowledge/chunks/{uuid.uuid4()}/{verb}", body)
+        ).http_status
+        == 404
+    )
 
 
-def test_k3_hard_delete_is_403_where_it_is_not_switched_on(kb_engine: Engine, chunk_of: Add) -> None:
+def test_k3_hard_delete_is_403_where_it_is_not_switched_on(
+    kb_engine: Engine, chunk_of: Add
+) -> None:
     chunk = chunk_of("a chunk")
 
     error = refused(lambda: kb_engine.delete_chunk(chunk, confirm=True))
@@ -303,10 +361,14 @@ def test_k3_hard_delete_is_403_where_it_is_not_switched_on(kb_engine: Engine, ch
     assert kb_engine.get_chunk(chunk)["id"] == chunk
 
 
-def test_k3_hard_delete_wants_a_confirmation_and_leaves_an_event_without_text(kb_home: Path, monkeypatch) -> None:
+def test_k3_hard_delete_wants_a_confirmation_and_leaves_an_event_without_text(
+    kb_home: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_KNOWLEDGE_HARD_DELETE", "true")
     with connect() as engine:
-        text = "\n\n".join(f"# Part {number}\n\n" + f"words of part {number} " * 200 for number in range(2))
+        text = "\n\n".join(
+            f"# Part {number}\n\n" + f"words of part {number} " * 200 for number in range(2)
+        )
         document = engine.add_note(text)["document"]["id"]
         first, *rest = [chunk["id"] for chunk in engine.get_document_chunks(document)]
 
@@ -319,11 +381,15 @@ def test_k3_hard_delete_wants_a_confirmation_and_leaves_an_event_without_text(kb
         assert (event["event_type"], event["reason"]) == ("deleted_hard", "wrong")
         assert "words" not in json.dumps(event)
         assert refused(lambda: engine.delete_chunk(first, confirm=True)).http_status == 404
-        assert first not in {hit["chunk_id"] for hit in engine.search("words of part 0", k=100)["hits"]}
+        assert first not in {
+            hit["chunk_id"] for hit in engine.search("words of part 0", k=100)["hits"]
+        }
         assert engine.get("/doctor")["status"] in {"ok", "warning"}
 
 
-def test_k3_a_model_that_curates_is_not_shown_what_it_must_never_generate_from(kb_engine: Engine, chunk_of: Add) -> None:
+def test_k3_a_model_that_curates_is_not_shown_what_it_must_never_generate_from(
+    kb_engine: Engine, chunk_of: Add
+) -> None:
     chunk = chunk_of("words that stay here")
     kb_engine.set_chunk_policy(chunk, "never_generate")
 
@@ -375,13 +441,20 @@ def test_k3_the_same_by_command(kb_home: Path, here: Run) -> None:
     (chunk,) = json.loads(here("chunks", "list", "--json").stdout)["data"]
     number = chunk["id"]
 
-    assert here("chunks", "deactivate", number, "--reason", "old").stdout == f"{number} is inactive\n"
+    assert (
+        here("chunks", "deactivate", number, "--reason", "old").stdout == f"{number} is inactive\n"
+    )
     assert here("chunks", "deactivate", number).stdout == f"{number} was already inactive\n"
     assert json.loads(here("chunks", "activate", number, "--json").stdout)["is_active"] is True
     assert here("chunks", "reclassify", number, "--kind", "quote").returncode == 0
     assert here("chunks", "set-policy", number, "--policy", "inspiration_only").returncode == 0
     assert "words about tides" in here("chunks", "show", number).stdout
-    assert here("chunks", "list", "--kind", "quote", "--policy", "inspiration_only").stdout.count(number) == 1
+    assert (
+        here("chunks", "list", "--kind", "quote", "--policy", "inspiration_only").stdout.count(
+            number
+        )
+        == 1
+    )
     assert here("chunks", "history", number).stdout.count(number) == 4
     assert len(here("chunks", "events", "--export").stdout.splitlines()) == 4
     assert here("chunks", "reclassify", number, "--kind", "rumour").returncode == 2
@@ -395,12 +468,22 @@ def test_k3_the_same_by_command(kb_home: Path, here: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("deactivate",), ("activate",), ("reclassify", "--kind", "quote"), ("set-policy", "--policy", "never_generate")]
+    "command",
+    [
+        ("deactivate",),
+        ("activate",),
+        ("reclassify", "--kind", "quote"),
+        ("set-policy", "--policy", "never_generate"),
+    ],
 )
-def test_k3_of_several_chunks_one_that_is_not_there_fails_alone(kb_home: Path, here: Run, command: tuple[str, ...]) -> None:
+def test_k3_of_several_chunks_one_that_is_not_there_fails_alone(
+    kb_home: Path, here: Run, command: tuple[str, ...]
+) -> None:
     for text in ("tides", "winds"):
         here("note", f"words about {text}")
-    first, second = (chunk["id"] for chunk in json.loads(here("chunks", "list", "--json").stdout)["data"])
+    first, second = (
+        chunk["id"] for chunk in json.loads(here("chunks", "list", "--json").stdout)["data"]
+    )
     unknown = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     verb, *options = command
 
@@ -412,6 +495,9 @@ def test_k3_of_several_chunks_one_that_is_not_there_fails_alone(kb_home: Path, h
     again = here("chunks", verb, first, unknown, second, *options, "--json")
     assert again.returncode == 1
     told = json.loads(again.stdout)
-    assert [(item["id"], item["changed"]) for item in told["changed"]] == [(first, False), (second, False)]
+    assert [(item["id"], item["changed"]) for item in told["changed"]] == [
+        (first, False),
+        (second, False),
+    ]
     assert [item["chunk_id"] for item in told["failed"]] == [unknown]
     assert here("chunks", verb, unknown, *options).returncode == 1

@@ -50,7 +50,9 @@ def streamed(*pieces: str, end: bool = True) -> Behaviour:
             event = {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
             handler.wfile.write(b": a comment\n" + f"data: {json.dumps(event)}\n\n".encode())
         if end:
-            handler.wfile.write(b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
+            handler.wfile.write(
+                b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+            )
         handler.close_connection = True
 
     return answer
@@ -111,17 +113,29 @@ def generator(server: Server, **more: Any) -> OpenAIGenerator:
     return OpenAIGenerator(ModelsSettings(**values))
 
 
-def test_k8_the_endpoint_is_asked_for_a_stream_and_its_pieces_come_one_by_one(server: Server) -> None:
+def test_k8_the_endpoint_is_asked_for_a_stream_and_its_pieces_come_one_by_one(
+    server: Server,
+) -> None:
     server.next = [streamed("It ", "is ", "deep.")]
 
-    assert list(generator(server, knowledge_generator_api_key="k1").generate("How deep?")) == ["It ", "is ", "deep."]
+    assert list(generator(server, knowledge_generator_api_key="k1").generate("How deep?")) == [
+        "It ",
+        "is ",
+        "deep.",
+    ]
     (body,) = server.bodies
-    assert (body["model"], body["stream"], body["messages"]) == ("small", True, [{"role": "user", "content": "How deep?"}])
+    assert (body["model"], body["stream"], body["messages"]) == (
+        "small",
+        True,
+        [{"role": "user", "content": "How deep?"}],
+    )
     assert server.keys == ["Bearer k1"]
 
 
 def test_k8_an_endpoint_that_does_not_stream_is_understood(server: Server) -> None:
-    server.next = [plain(200, {"choices": [{"message": {"content": "Deep."}, "finish_reason": "stop"}]})]
+    server.next = [
+        plain(200, {"choices": [{"message": {"content": "Deep."}, "finish_reason": "stop"}]})
+    ]
 
     assert "".join(generator(server).generate("How deep?")) == "Deep."
 
@@ -183,7 +197,9 @@ def test_k8_an_endpoint_that_does_not_answer_is_given_up(server: Server) -> None
     server.next = [lambda _: server.over.wait(600) and None]
 
     began = time.monotonic()
-    with pytest.raises(GeneratorUnavailable, match=r"0.2 seconds \(KB_KNOWLEDGE_GENERATOR_TIMEOUT\)"):
+    with pytest.raises(
+        GeneratorUnavailable, match=r"0.2 seconds \(KB_KNOWLEDGE_GENERATOR_TIMEOUT\)"
+    ):
         list(generator(server, knowledge_generator_timeout=0.2).generate("How deep?"))
     assert time.monotonic() - began < 300
 
@@ -204,7 +220,9 @@ def asking(kb_home: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> It
         yield engine
 
 
-def test_k8_an_answer_comes_with_citations_and_is_kept_with_its_snapshot(asking: Engine, server: Server) -> None:
+def test_k8_an_answer_comes_with_citations_and_is_kept_with_its_snapshot(
+    asking: Engine, server: Server
+) -> None:
     found = asking.ask("How deep is the harbour?")
 
     assert found["answer"]["text"] == "It is 14 m deep [F1]."
@@ -222,11 +240,20 @@ def test_k8_a_citation_outside_of_the_context_is_marked(asking: Engine, server: 
 
     answer = asking.ask("How deep is the harbour?")["answer"]
 
-    assert answer["text"] == "Deep [F1], blue [F7: not in the context] and old [Q1: not in the context]."
-    assert [(item["label"], item["valid"]) for item in answer["citations"]] == [("F1", True), ("F7", False), ("Q1", False)]
+    assert (
+        answer["text"]
+        == "Deep [F1], blue [F7: not in the context] and old [Q1: not in the context]."
+    )
+    assert [(item["label"], item["valid"]) for item in answer["citations"]] == [
+        ("F1", True),
+        ("F7", False),
+        ("Q1", False),
+    ]
 
 
-def test_k8_a_generator_that_fails_is_an_error_and_the_snapshot_stays_without_an_answer(asking: Engine, server: Server) -> None:
+def test_k8_a_generator_that_fails_is_an_error_and_the_snapshot_stays_without_an_answer(
+    asking: Engine, server: Server
+) -> None:
     server.next = [plain(401, {})]
 
     with pytest.raises(EngineError) as refused:
@@ -254,7 +281,9 @@ def test_k8_without_a_generator_the_context_is_the_result(kb_engine: Engine) -> 
     assert kb_engine.get_snapshot(found["snapshot_id"])["prompt"] == found["context"]["prompt"]
 
 
-def test_k8_a_generator_that_nobody_offers_is_said_before_anything_is_kept(kb_home: Path, monkeypatch) -> None:
+def test_k8_a_generator_that_nobody_offers_is_said_before_anything_is_kept(
+    kb_home: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("KB_KNOWLEDGE_GENERATOR", "oracle")
     with connect() as engine:
         with pytest.raises(EngineError, match="'oracle' is not available; available: openai"):
@@ -308,7 +337,9 @@ def test_k8_the_same_label_is_cited_once_and_other_brackets_are_left_alone() -> 
     assert [item.label for item in citations] == ["F1", "F12"]
 
 
-def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Engine, here: Run) -> None:
+def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(
+    asking: Engine, here: Run
+) -> None:
     done = here("ask", "How deep is the harbour?")
     context = here("ask", "How deep is the harbour?", KB_KNOWLEDGE_GENERATOR="none")
 
@@ -321,7 +352,10 @@ def test_k8_kb_ask_prints_the_answer_with_citations_and_the_snapshot(asking: Eng
     listed = json.loads(here("snapshots", "--json").stdout)["data"]
     assert [item["answered"] for item in listed] == [False, True]
     shown = json.loads(here("snapshots", "show", listed[1]["id"], "--json").stdout)
-    assert json.loads(here("impact", shown["chunks"][0]["chunk_id"], "--json").stdout)["meta"]["total"] == 2
+    assert (
+        json.loads(here("impact", shown["chunks"][0]["chunk_id"], "--json").stdout)["meta"]["total"]
+        == 2
+    )
 
 
 # An answer as it comes
@@ -331,7 +365,9 @@ def halting(server: Server, heard: threading.Event) -> Behaviour:
     """Sends the second half of an answer only when somebody has read the first."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        first, second = ({"choices": [{"delta": {"content": text}}]} for text in ("It is 14 m ", "deep [F1]."))
+        first, second = (
+            {"choices": [{"delta": {"content": text}}]} for text in ("It is 14 m ", "deep [F1].")
+        )
         handler.send_response(200)
         handler.send_header("Connection", "close")
         handler.end_headers()
@@ -343,7 +379,9 @@ def halting(server: Server, heard: threading.Event) -> Behaviour:
     return answer
 
 
-def test_k8_the_pieces_of_an_answer_come_before_it_is_complete(asking: Engine, server: Server) -> None:
+def test_k8_the_pieces_of_an_answer_come_before_it_is_complete(
+    asking: Engine, server: Server
+) -> None:
     heard = threading.Event()
     server.next = [halting(server, heard)]
     lines = asking.stream_answer("How deep is the harbour?")
@@ -357,7 +395,9 @@ def test_k8_the_pieces_of_an_answer_come_before_it_is_complete(asking: Engine, s
     assert asking.get_snapshot(last["asked"]["snapshot_id"])["answer"] == last["asked"]["answer"]
 
 
-def test_k8_the_pieces_come_from_a_running_engine_too(kb_home: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_k8_the_pieces_come_from_a_running_engine_too(
+    kb_home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard = threading.Event()
     server.next = [halting(server, heard)]
     for name, value in {"": "openai", "_URL": server.url, "_MODEL": "small"}.items():
@@ -376,7 +416,9 @@ def test_k8_the_pieces_come_from_a_running_engine_too(kb_home: Path, server: Ser
         stop_server(running)
 
 
-def test_k8_an_error_at_the_beginning_has_its_status_and_a_later_one_ends_the_pieces(asking: Engine, server: Server) -> None:
+def test_k8_an_error_at_the_beginning_has_its_status_and_a_later_one_ends_the_pieces(
+    asking: Engine, server: Server
+) -> None:
     server.next = [plain(401, {}), streamed("It is ", end=False)]
 
     with pytest.raises(EngineError) as refused:
@@ -390,7 +432,9 @@ def test_k8_an_error_at_the_beginning_has_its_status_and_a_later_one_ends_the_pi
     assert broken.value.code == "generator_unavailable"
 
 
-def test_k8_kb_ask_shows_the_answer_in_a_terminal_as_it_comes(asking: Engine, server: Server) -> None:
+def test_k8_kb_ask_shows_the_answer_in_a_terminal_as_it_comes(
+    asking: Engine, server: Server
+) -> None:
     heard = threading.Event()
     server.next = [halting(server, heard)]
     controlling, terminal = pty.openpty()
@@ -429,7 +473,9 @@ def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, 
 
     async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         prompts.append(params.messages[0].content.text)  # type: ignore[union-attr]
-        return types.CreateMessageResult(role="assistant", content=types.TextContent(text="Deep [F1] [F9]."), model="theirs")
+        return types.CreateMessageResult(
+            role="assistant", content=types.TextContent(text="Deep [F1] [F9]."), model="theirs"
+        )
 
     async def ask() -> dict[str, Any]:
         server = create_server(lambda _: kb_engine, Plugins(read_bootstrap()), "read")
@@ -447,7 +493,9 @@ def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, 
     assert kb_engine.list_snapshots()["meta"]["total"] == 1
 
 
-def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(kb_engine: Engine) -> None:
+def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(
+    kb_engine: Engine,
+) -> None:
     from mcp import Client
 
     from kb_framework.bootstrap import read_bootstrap
@@ -457,7 +505,9 @@ def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(kb
     kb_engine.add_note("The harbour is 14 m deep.")
 
     async def ask() -> dict[str, Any]:
-        async with Client(create_server(lambda _: kb_engine, Plugins(read_bootstrap()), "read")) as client:
+        async with Client(
+            create_server(lambda _: kb_engine, Plugins(read_bootstrap()), "read")
+        ) as client:
             result = await client.call_tool("kb_ask", {"query": "How deep is the harbour?"})
             return dict(result.structured_content or {})
 

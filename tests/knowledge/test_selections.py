@@ -19,7 +19,10 @@ Add = Callable[..., str]
 @pytest.fixture
 def six(kb_engine: Engine, chunk_of: Add) -> list[str]:
     """Six chunks, of which the first two are tagged and the third is an angle."""
-    found = [chunk_of(f"ships and note {number}", tags=["t"] if number < 2 else []) for number in range(6)]
+    found = [
+        chunk_of(f"ships and note {number}", tags=["t"] if number < 2 else [])
+        for number in range(6)
+    ]
     kb_engine.reclassify_chunk(found[2], "angle")
     return found
 
@@ -28,13 +31,22 @@ def kinds(engine: Engine) -> list[str]:
     return [chunk["chunk_kind"] for chunk in engine.list_chunks(status="all", per_page=100)["data"]]
 
 
-def test_k4_one_event_for_each_chunk_that_changes_and_a_job(kb_engine: Engine, six: list[str]) -> None:
+def test_k4_one_event_for_each_chunk_that_changes_and_a_job(
+    kb_engine: Engine, six: list[str]
+) -> None:
     result = kb_engine.bulk_reclassify(chunk_ids=six[:3], chunk_kind="angle", reason="views")
 
-    assert (result["matched"], result["succeeded"], result["failed"], result["errors"]) == (3, 3, 0, [])
+    assert (result["matched"], result["succeeded"], result["failed"], result["errors"]) == (
+        3,
+        3,
+        0,
+        [],
+    )
     assert kinds(kb_engine) == ["angle"] * 3 + ["fact"] * 3
     log = kb_engine.list_events(event_type="reclassified")["data"]
-    assert sorted(event["chunk_id"] for event in log if event["reason"] == "views") == sorted(six[:2])
+    assert sorted(event["chunk_id"] for event in log if event["reason"] == "views") == sorted(
+        six[:2]
+    )
     job = kb_engine.get_job(result["job_id"])
     assert (job["job_type"], job["succeeded"]) == ("bulk_reclassify", 3)
     assert json.loads(job["filename"]) == {"chunk_ids": six[:3]}
@@ -63,19 +75,28 @@ def test_k4_chunks_are_selected_by_what_they_and_their_documents_are(
     result = kb_engine.bulk_deactivate(**selection)
 
     assert preview["matched"] == result["matched"] == len(expected)
-    assert sorted(item["id"] for item in preview["sample"]) == sorted(six[number] for number in expected)
+    assert sorted(item["id"] for item in preview["sample"]) == sorted(
+        six[number] for number in expected
+    )
     inactive = {chunk["id"] for chunk in kb_engine.list_chunks(status="inactive")["data"]}
     assert inactive == {six[number] for number in expected} | {six[5]}
 
 
-def test_k4_above_the_threshold_it_is_refused_unless_forced(kb_engine: Engine, six: list[str]) -> None:
+def test_k4_above_the_threshold_it_is_refused_unless_forced(
+    kb_engine: Engine, six: list[str]
+) -> None:
     with pytest.raises(EngineError) as refused:
         kb_engine.bulk_set_policy(status="all", usage_policy="never_generate")
 
     assert (refused.value.http_status, refused.value.code) == (409, "safety_threshold_exceeded")
     assert (refused.value.body["matched"], refused.value.body["total"]) == (6, 6)
     assert kb_engine.list_events(event_type="policy_changed")["meta"]["total"] == 0
-    assert kb_engine.bulk_set_policy(status="all", usage_policy="never_generate", force=True)["succeeded"] == 6
+    assert (
+        kb_engine.bulk_set_policy(status="all", usage_policy="never_generate", force=True)[
+            "succeeded"
+        ]
+        == 6
+    )
     assert kb_engine.list_events(event_type="policy_changed")["meta"]["total"] == 6
 
 

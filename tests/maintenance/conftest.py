@@ -52,7 +52,9 @@ def letters(kb_plugin: Install) -> None:
 def open_database(home: Path) -> Any:
     connection = dbapi2.connect(str(home / "kb.sqlite"), isolation_level=None, timeout=600)
     connection.enable_load_extension(True)
-    connection.load_extension(str(Path(importlib.import_module("sqlite_vec").__file__).with_name("vec0")))
+    connection.load_extension(
+        str(Path(importlib.import_module("sqlite_vec").__file__).with_name("vec0"))
+    )
     return connection
 
 
@@ -77,7 +79,9 @@ def fill(engine: Engine, count: int = 6) -> list[int]:
         if number % 2:
             added = engine.add_note(text, tags=[f"t{number}", "note"], metadata={"n": number})
         else:
-            added = engine.add_file(f"f{number}.md", text.encode(), tags=["file"], path=f"folder/f{number}.md")
+            added = engine.add_file(
+                f"f{number}.md", text.encode(), tags=["file"], path=f"folder/f{number}.md"
+            )
         ids.append(added["document"]["id"])
     return ids
 
@@ -88,13 +92,26 @@ def everything(engine: Engine) -> dict[str, Any]:
     shown = []
     for document in documents:
         number = document.pop("id")
-        shown.append({**document, "chunks": engine.get_document_chunks(number), "file": engine.get_file(number)})
+        shown.append(
+            {
+                **document,
+                "chunks": engine.get_document_chunks(number),
+                "file": engine.get_file(number),
+            }
+        )
     jobs = engine.list_jobs(per_page=100)["data"]
-    hits = [engine.search("zebras rotation chapter", mode=mode, k=20)["hits"] for mode in ("lexical", "vector")]
+    hits = [
+        engine.search("zebras rotation chapter", mode=mode, k=20)["hits"]
+        for mode in ("lexical", "vector")
+    ]
     return {
         "documents": sorted(shown, key=lambda item: (item["title"], item["created_at"])),
-        "jobs": sorted((job | {"id": 0, "document_id": 0} for job in jobs), key=lambda job: job["uuid"]),
-        "hits": [sorted((round(hit["score"], 4), hit["chunk_id"]) for hit in found) for found in hits],
+        "jobs": sorted(
+            (job | {"id": 0, "document_id": 0} for job in jobs), key=lambda job: job["uuid"]
+        ),
+        "hits": [
+            sorted((round(hit["score"], 4), hit["chunk_id"]) for hit in found) for found in hits
+        ],
     }
 
 
@@ -105,13 +122,19 @@ def fragment(engine: Engine, sql: Callable[..., list[tuple]]) -> None:
         vector = sql("SELECT organization_id, embedding FROM chunks_vec_1 LIMIT 1")[0]
         start = 10_000 * (number + 1)
         many = f"WITH RECURSIVE n(i) AS (SELECT {start} UNION ALL SELECT i + 1 FROM n WHERE i < {start + 1100})"
-        sql(f"INSERT INTO chunks_vec_1(rowid, organization_id, embedding) {many} SELECT i, ?, ? FROM n", *vector)
+        sql(
+            f"INSERT INTO chunks_vec_1(rowid, organization_id, embedding) {many} SELECT i, ?, ? FROM n",
+            *vector,
+        )
     sql("DELETE FROM chunks_vec_1 WHERE rowid >= 10000")
 
 
 def doctor(engine: Engine) -> dict[str, Any]:
     report = engine.get("/doctor")
-    return {"status": report["status"], "problems": [c["message"] for c in report["checks"] if c["state"] != "ok"]}
+    return {
+        "status": report["status"],
+        "problems": [c["message"] for c in report["checks"] if c["state"] != "ok"],
+    }
 
 
 def environment(**more: str) -> dict[str, str]:

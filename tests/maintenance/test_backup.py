@@ -16,7 +16,9 @@ from kb_testing.fixtures import Run, RunningServer
 
 from .conftest import doctor, everything, fill
 
-pytestmark = pytest.mark.sqlite_only("a backup is a copy of the file; PostgreSQL has tools of its own")
+pytestmark = pytest.mark.sqlite_only(
+    "a backup is a copy of the file; PostgreSQL has tools of its own"
+)
 
 Sql = Callable[..., list[tuple]]
 
@@ -47,7 +49,9 @@ def test_a_backup_is_restored_into_an_empty_folder(
         assert doctor(engine)["status"] == "ok"
 
 
-def test_a_destroyed_database_is_replaced_and_kept_beside(filled: tuple[dict, Path], kb_home: Path, kb_run: Run) -> None:
+def test_a_destroyed_database_is_replaced_and_kept_beside(
+    filled: tuple[dict, Path], kb_home: Path, kb_run: Run
+) -> None:
     before, backup = filled
     (kb_home / "kb.toml").write_text("log_level = 'error'\n", encoding="utf-8")
     (kb_home / "kb.sqlite").write_bytes(b"rubbish" * 1000)
@@ -61,11 +65,18 @@ def test_a_destroyed_database_is_replaced_and_kept_beside(filled: tuple[dict, Pa
         assert everything(engine) == before
 
 
-def test_a_damaged_backup_is_refused_and_nothing_is_touched(filled: tuple[dict, Path], kb_home: Path, kb_run: Run) -> None:
+def test_a_damaged_backup_is_refused_and_nothing_is_touched(
+    filled: tuple[dict, Path], kb_home: Path, kb_run: Run
+) -> None:
     before, backup = filled
     whole = backup.read_bytes()
     middle = len(whole) // 3
-    for damaged in (whole[: len(whole) // 2], whole[:middle] + b"\0" * 64 + whole[middle + 64 :], b"", b"PK"):
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole[:middle] + b"\0" * 64 + whole[middle + 64 :],
+        b"",
+        b"PK",
+    ):
         backup.write_bytes(damaged)
         done = kb_run("restore", str(backup), "--force")
         assert (done.returncode, "refused" in done.stderr) == (2, True), done.stderr
@@ -90,7 +101,14 @@ def test_no_backup_is_made_of_an_unsound_database_and_none_is_restored(
     assert not unsound.exists()
     writer = ArchiveWriter("kb-backup")
     sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    unsound.write_bytes(b"".join([*writer.member("kb.sqlite", [(kb_home / "kb.sqlite").read_bytes()]), *writer.finish({})]))
+    unsound.write_bytes(
+        b"".join(
+            [
+                *writer.member("kb.sqlite", [(kb_home / "kb.sqlite").read_bytes()]),
+                *writer.finish({}),
+            ]
+        )
+    )
 
     done = kb_run("restore", str(unsound), "--force")
 
@@ -98,7 +116,9 @@ def test_no_backup_is_made_of_an_unsound_database_and_none_is_restored(
     assert not list(kb_home.glob("replaced-*"))
 
 
-def test_restore_refuses_while_an_engine_serves_the_folder(kb_server: RunningServer, tmp_path: Path, kb_run: Run) -> None:
+def test_restore_refuses_while_an_engine_serves_the_folder(
+    kb_server: RunningServer, tmp_path: Path, kb_run: Run
+) -> None:
     backup = tmp_path / "kb.backup"
     assert kb_run("backup", str(backup)).returncode == 0
 
@@ -123,7 +143,9 @@ def test_a_backup_of_a_busy_knowledge_base_is_sound_and_complete(
 
         def write() -> None:
             while not stop.is_set():
-                written.append(engine.add_note(f"note {len(written)} " + "x" * 500)["document"]["id"])
+                written.append(
+                    engine.add_note(f"note {len(written)} " + "x" * 500)["document"]["id"]
+                )
                 if len(written) % 3 == 0:
                     engine.delete_document(written[-1])
 
@@ -147,7 +169,9 @@ def test_a_backup_of_a_busy_knowledge_base_is_sound_and_complete(
     assert not list((kb_home / "files").glob(".pinned-*")) + list(kb_home.glob(".backup-*"))
 
 
-def test_an_existing_file_is_not_overwritten_by_accident(filled: tuple[dict, Path], kb_run: Run) -> None:
+def test_an_existing_file_is_not_overwritten_by_accident(
+    filled: tuple[dict, Path], kb_run: Run
+) -> None:
     backup = filled[1]
     before = backup.read_bytes()
 

@@ -18,7 +18,13 @@ Sql = Callable[..., list[tuple]]
 
 pytestmark = pytest.mark.sqlite_only("pages of SQLite's file")
 
-_DERIVED = ["chunks_by_document", "documents_by_content", "chunks_fts_1_data", "chunks_fts_1_docsize", "chunks_vec_1_chunks"]
+_DERIVED = [
+    "chunks_by_document",
+    "documents_by_content",
+    "chunks_fts_1_data",
+    "chunks_fts_1_docsize",
+    "chunks_vec_1_chunks",
+]
 
 
 def overwrite(home: Path, sql: Sql, name: str) -> None:
@@ -64,7 +70,9 @@ def test_repair_rebuilds_what_is_derived(kb_home: Path, kb_run: Run, sql: Sql, n
 
 
 @pytest.mark.parametrize("name", ["chunks", "documents", "jobs"])
-def test_damage_beyond_repair_says_so_and_what_to_do(kb_home: Path, kb_run: Run, sql: Sql, name: str) -> None:
+def test_damage_beyond_repair_says_so_and_what_to_do(
+    kb_home: Path, kb_run: Run, sql: Sql, name: str
+) -> None:
     with connect() as engine:
         fill(engine)
     overwrite(kb_home, sql, name)

@@ -36,7 +36,9 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-every_damage = pytest.mark.parametrize("damage", [emptied, flip, Path.unlink], ids=["emptied", "one bit", "gone"])
+every_damage = pytest.mark.parametrize(
+    "damage", [emptied, flip, Path.unlink], ids=["emptied", "one bit", "gone"]
+)
 
 
 def stored_file(home: Path, sql: Sql, document_id: int) -> Path:
@@ -49,7 +51,9 @@ def problems(engine: Engine) -> str:
 
 
 @every_damage
-def test_doctor_names_a_damaged_file_until_it_is_whole_again(kb_engine: Engine, kb_home: Path, sql: Sql, damage: Damage) -> None:
+def test_doctor_names_a_damaged_file_until_it_is_whole_again(
+    kb_engine: Engine, kb_home: Path, sql: Sql, damage: Damage
+) -> None:
     number = fill(kb_engine)[2]
     path = stored_file(kb_home, sql, number)
     whole = path.read_bytes()
@@ -68,11 +72,15 @@ def test_doctor_names_a_damaged_file_until_it_is_whole_again(kb_engine: Engine, 
 
 
 @pytest.mark.parametrize("damage", [emptied, flip], ids=["emptied", "one bit"])
-def test_a_damaged_file_is_not_served(kb_engine: Engine, kb_home: Path, kb_run: Run, sql: Sql, damage: Damage) -> None:
+def test_a_damaged_file_is_not_served(
+    kb_engine: Engine, kb_home: Path, kb_run: Run, sql: Sql, damage: Damage
+) -> None:
     numbers = fill(kb_engine)
     damage(stored_file(kb_home, sql, numbers[0]))
 
-    with pytest.raises(EngineError, match=r"document 1 \(Topic 0, folder/f0.md\) is damaged") as refused:
+    with pytest.raises(
+        EngineError, match=r"document 1 \(Topic 0, folder/f0.md\) is damaged"
+    ) as refused:
         kb_engine.get_file(numbers[0])
     shown = kb_run("show", str(numbers[0]), "--file")
 
@@ -83,7 +91,9 @@ def test_a_damaged_file_is_not_served(kb_engine: Engine, kb_home: Path, kb_run: 
 
 
 @every_damage
-def test_adding_the_original_again_heals_its_file(kb_engine: Engine, kb_home: Path, sql: Sql, damage: Damage) -> None:
+def test_adding_the_original_again_heals_its_file(
+    kb_engine: Engine, kb_home: Path, sql: Sql, damage: Damage
+) -> None:
     data = b"# Heat pumps\n\nA heat pump moves heat."
     number = kb_engine.add_file("heat.md", data)["document"]["id"]
     damage(stored_file(kb_home, sql, number))
@@ -113,7 +123,9 @@ def test_adding_a_folder_again_heals_a_file_that_doctor_found(
     assert sql("SELECT count(*) FROM documents") == [(2,)]
 
 
-def test_a_repair_forgets_no_file_that_comes_back(kb_engine: Engine, kb_home: Path, sql: Sql) -> None:
+def test_a_repair_forgets_no_file_that_comes_back(
+    kb_engine: Engine, kb_home: Path, sql: Sql
+) -> None:
     data = b"# Heat pumps"
     number = kb_engine.add_file("heat.md", data)["document"]["id"]
     stored_file(kb_home, sql, number).unlink()
@@ -124,8 +136,14 @@ def test_a_repair_forgets_no_file_that_comes_back(kb_engine: Engine, kb_home: Pa
     assert kb_engine.get_file(number) == data
 
 
-@pytest.mark.parametrize("text", ["A heat pump m\u00f6ves heat.", "A heat pump \udcff heat"], ids=["other text", "no text"])
-def test_a_changed_chunk_is_named_and_healed_by_adding_its_original_again(kb_engine: Engine, sql: Sql, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["A heat pump m\u00f6ves heat.", "A heat pump \udcff heat"],
+    ids=["other text", "no text"],
+)
+def test_a_changed_chunk_is_named_and_healed_by_adding_its_original_again(
+    kb_engine: Engine, sql: Sql, text: str
+) -> None:
     if os.environ.get("KB_DATABASE_URL") and "\udcff" in text:
         pytest.skip("PostgreSQL stores no text that is none")
     data = b"# Heat pumps\n\nA heat pump moves heat."
@@ -135,7 +153,9 @@ def test_a_changed_chunk_is_named_and_healed_by_adding_its_original_again(kb_eng
     changed = "?" if os.environ.get("KB_DATABASE_URL") else "CAST(? AS TEXT)"
     sql(f"UPDATE chunks SET content = {changed}", raw.decode() if changed == "?" else raw)
 
-    assert f"chunk {chunk['id']} of document 1 (Heat pumps, heat.md) is damaged" in problems(kb_engine)
+    assert f"chunk {chunk['id']} of document 1 (Heat pumps, heat.md) is damaged" in problems(
+        kb_engine
+    )
     kb_engine.add_file("heat.md", data)
 
     assert doctor(kb_engine)["status"] == "ok"
@@ -165,10 +185,19 @@ def test_a_deep_check_reads_everything_and_others_take_turns(
 @every_damage
 @pytest.mark.parametrize(
     "command",
-    ["export", pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file"))],
+    [
+        "export",
+        pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file")),
+    ],
 )
 def test_a_damaged_file_costs_an_archive_that_one_file(
-    kb_home: Path, tmp_path: Path, kb_run: Run, kb_move: Move, sql: Sql, command: str, damage: Damage
+    kb_home: Path,
+    tmp_path: Path,
+    kb_run: Run,
+    kb_move: Move,
+    sql: Sql,
+    command: str,
+    damage: Damage,
 ) -> None:
     with connect() as engine:
         numbers = fill(engine)
@@ -177,7 +206,11 @@ def test_a_damaged_file_costs_an_archive_that_one_file(
 
     saved = kb_run(command, str(archive))
     kb_move(tmp_path / "other-home")
-    taken = kb_run("restore", str(archive)) if command == "backup" else kb_run("import", str(archive), "--yes")
+    taken = (
+        kb_run("restore", str(archive))
+        if command == "backup"
+        else kb_run("import", str(archive), "--yes")
+    )
 
     assert (saved.returncode, taken.returncode) == (1, 1)
     for said in (saved.stderr, taken.stderr):
@@ -215,13 +248,18 @@ def damage_member(archive: Path, name: str) -> None:
     with zipfile.ZipFile(archive) as opened:
         info = next(info for info in opened.infolist() if info.filename.startswith(name))
     data = bytearray(archive.read_bytes())
-    data[info.header_offset + 30 + len(info.filename.encode()) + 20 + info.compress_size // 2] ^= 0xFF
+    data[info.header_offset + 30 + len(info.filename.encode()) + 20 + info.compress_size // 2] ^= (
+        0xFF
+    )
     archive.write_bytes(bytes(data))
 
 
 @pytest.mark.parametrize(
     "command",
-    ["export", pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file"))],
+    [
+        "export",
+        pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file")),
+    ],
 )
 def test_a_damaged_file_in_an_archive_costs_that_one_file(
     kb_home: Path, tmp_path: Path, kb_run: Run, kb_move: Move, command: str
@@ -233,7 +271,11 @@ def test_a_damaged_file_in_an_archive_costs_that_one_file(
     damage_member(archive, "files/")
     kb_move(tmp_path / "other-home")
 
-    taken = kb_run("restore", str(archive)) if command == "backup" else kb_run("import", str(archive), "--yes")
+    taken = (
+        kb_run("restore", str(archive))
+        if command == "backup"
+        else kb_run("import", str(archive), "--yes")
+    )
 
     assert taken.returncode == 1
     assert taken.stderr.count("is damaged in the") == 1
@@ -246,7 +288,10 @@ def test_a_damaged_file_in_an_archive_costs_that_one_file(
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     "command",
-    ["export", pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file"))],
+    [
+        "export",
+        pytest.param("backup", marks=pytest.mark.sqlite_only("a backup is a copy of the file")),
+    ],
 )
 def test_adding_a_folder_again_brings_back_a_file_that_an_archive_lacked(
     kb_home: Path, tmp_path: Path, kb_run: Run, kb_move: Move, sql: Sql, command: str, when: str
@@ -262,7 +307,11 @@ def test_adding_a_folder_again_brings_back_a_file_that_an_archive_lacked(
     if when == "after":
         damage_member(archive, "files/")
     kb_move(tmp_path / "other-home")
-    taken = kb_run("restore", str(archive)) if command == "backup" else kb_run("import", str(archive), "--yes")
+    taken = (
+        kb_run("restore", str(archive))
+        if command == "backup"
+        else kb_run("import", str(archive), "--yes")
+    )
     assert "a.md) " in taken.stderr
 
     assert kb_run("sync", str(folder)).returncode == 0
@@ -297,7 +346,9 @@ def test_an_archive_on_standard_output_warns_too(kb_home: Path, tmp_path: Path, 
         numbers = fill(engine)
     emptied(stored_file(kb_home, sql, numbers[0]))
 
-    saved = subprocess.run([sys.executable, "-m", "kb_framework", "export", "-"], capture_output=True, timeout=600)
+    saved = subprocess.run(
+        [sys.executable, "-m", "kb_framework", "export", "-"], capture_output=True, timeout=600
+    )
 
     assert saved.returncode == 1
     assert b"Topic 0" in saved.stderr

@@ -35,7 +35,9 @@ def imported(engine: Engine, archive: bytes) -> dict:
 
 
 @pytest.fixture
-def archive(kb_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kb_move: Move) -> tuple[dict, bytes]:
+def archive(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kb_move: Move
+) -> tuple[dict, bytes]:
     """What one knowledge base holds, and its export; the current one is another, and empty."""
     with connect() as engine:
         fill(engine)
@@ -67,7 +69,9 @@ def test_importing_twice_changes_nothing(archive: tuple[dict, bytes]) -> None:
         assert everything(engine) == archive[0]
 
 
-def test_a_preview_changes_nothing(archive: tuple[dict, bytes], tmp_path: Path, kb_run: Run) -> None:
+def test_a_preview_changes_nothing(
+    archive: tuple[dict, bytes], tmp_path: Path, kb_run: Run
+) -> None:
     file = tmp_path / "x.kbz"
     file.write_bytes(archive[1])
 
@@ -89,7 +93,11 @@ def test_ids_that_are_taken_are_given_anew_and_reported(archive: tuple[dict, byt
 
         number = done["renumbered"][str(first)]
         assert engine.get_document(first)["title"] == "first"
-        ingest = next(job for job in engine.list_jobs(per_page=100)["data"] if job["filename"] == "folder/f0.md")
+        ingest = next(
+            job
+            for job in engine.list_jobs(per_page=100)["data"]
+            if job["filename"] == "folder/f0.md"
+        )
         assert ingest["document_id"] == number
         kept = {item["title"] for item in archive[0]["documents"]} | {"first"}
         assert {item["title"] for item in engine.list_documents()["data"]} == kept
@@ -111,7 +119,9 @@ def test_what_differs_here_is_reported_and_left_alone(archive: tuple[dict, bytes
         assert engine.get_document(number)["tags"] == ["mine"]
 
 
-def test_the_command_line_writes_and_reads_the_same(archive: tuple[dict, bytes], tmp_path: Path, kb_run: Run) -> None:
+def test_the_command_line_writes_and_reads_the_same(
+    archive: tuple[dict, bytes], tmp_path: Path, kb_run: Run
+) -> None:
     file, back = tmp_path / "x.kbz", tmp_path / "y.kbz"
     file.write_bytes(archive[1])
 
@@ -126,12 +136,16 @@ def test_the_command_line_writes_and_reads_the_same(archive: tuple[dict, bytes],
     assert "nothing is new" in kb_run("import", str(back), "--yes").stdout
 
 
-def test_a_running_engine_streams_too(kb_server: RunningServer, tmp_path: Path, kb_run: Run, kb_store_of: StoreOf) -> None:
+def test_a_running_engine_streams_too(
+    kb_server: RunningServer, tmp_path: Path, kb_run: Run, kb_store_of: StoreOf
+) -> None:
     kb_run("note", "over the wire")
     file = tmp_path / "x.kbz"
 
     assert kb_run("export", str(file)).returncode == 0
-    done = kb_run("import", str(file), "--yes", KB_DATA_DIR=str(tmp_path / "third"), **kb_store_of())
+    done = kb_run(
+        "import", str(file), "--yes", KB_DATA_DIR=str(tmp_path / "third"), **kb_store_of()
+    )
 
     assert "1 documents" in done.stdout
     assert "nothing is new" in kb_run("import", str(file), "--yes").stdout
@@ -216,7 +230,9 @@ def test_an_export_of_a_busy_knowledge_base_is_one_moment(
             assert done["documents"] >= 10
             report = doctor(engine)
             assert report["status"] == "ok", report
-            assert all(engine.get_file(item["id"]) for item in engine.list_documents(per_page=100)["data"])
+            assert all(
+                engine.get_file(item["id"]) for item in engine.list_documents(per_page=100)["data"]
+            )
     assert not list((kb_home / "files").glob(".pinned-*"))
 
 
@@ -240,7 +256,12 @@ def kb_export_tables():
 
 
 def test_tables_and_columns_of_other_plugins_are_carried(
-    kb_home: Path, kb_plugin: Install, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_move: Move
+    kb_home: Path,
+    kb_plugin: Install,
+    sql: Sql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kb_move: Move,
 ) -> None:
     kb_plugin("readings", READINGS, module="readings_plugin")
     with connect() as engine:
@@ -276,7 +297,10 @@ def rebuilt(data: bytes, change: Callable[[dict[str, bytes]], None], *, sums: bo
         manifest = json.loads(members["manifest.json"])
         for name in manifest["members"]:
             content = members.get(name, b"")
-            manifest["members"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            manifest["members"][name] = {
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "bytes": len(content),
+            }
         members["manifest.json"] = json.dumps(manifest).encode()
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
@@ -307,14 +331,24 @@ def with_member(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]
         (edited("documents.ndjson", b'"trust":"primary"', b'"trust":"absolute"'), True, "trust"),
         (edited("documents.ndjson", b'"id":1', b'"id":-1'), True, "id"),
         (edited("documents.ndjson", b"}\n", b"}"), True, "not JSON"),
-        (edited("chunks.ndjson", b'"document_id":1', b'"document_id":9'), True, "belongs to no document"),
+        (
+            edited("chunks.ndjson", b'"document_id":1', b'"document_id":9'),
+            True,
+            "belongs to no document",
+        ),
         (with_member("../../outside.txt", b"x"), True, "no place"),
         (with_member("/etc/passwd", b"x"), True, "no place"),
         (with_member("files/../../x", b"x"), True, "no place"),
         (with_member("files/aa/" + "a" * 64, b"x"), True, "files"),
         (with_member("tables/bomb.ndjson", b"0" * 60_000_000), True, "honest"),
         (lambda members: members.pop("chunks.ndjson"), True, "manifest says"),
-        (lambda members: members.pop("manifest.json") and members.update({"manifest.json": b"{}"}), False, "manifest"),
+        (
+            lambda members: (
+                members.pop("manifest.json") and members.update({"manifest.json": b"{}"})
+            ),
+            False,
+            "manifest",
+        ),
     ],
 )
 def test_an_archive_that_lies_is_refused_and_nothing_is_done(
@@ -336,7 +370,13 @@ def test_an_archive_that_is_cut_off_or_damaged_is_refused(archive: tuple[dict, b
     data = archive[1]
     middle = len(data) // 3
     with connect() as engine:
-        for damaged in (b"", b"PK", data[:-30], data[: len(data) // 2], data[:middle] + b"\0" * 50 + data[middle + 50 :]):
+        for damaged in (
+            b"",
+            b"PK",
+            data[:-30],
+            data[: len(data) // 2],
+            data[:middle] + b"\0" * 50 + data[middle + 50 :],
+        ):
             with pytest.raises(EngineError, match="refused"):
                 engine.upload_import([damaged], len(damaged))
 

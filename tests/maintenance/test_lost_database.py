@@ -49,8 +49,14 @@ def connect_to(path: Path):
     return sqlite3.connect(path)
 
 
-@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b""), no_schema], ids=["gone", "emptied", "bare"])
-def test_a_folder_with_files_but_no_database_is_not_begun_again(kb_home: Path, tmp_path: Path, kb_run: Run, lose) -> None:
+@pytest.mark.parametrize(
+    "lose",
+    [Path.unlink, lambda path: path.write_bytes(b""), no_schema],
+    ids=["gone", "emptied", "bare"],
+)
+def test_a_folder_with_files_but_no_database_is_not_begun_again(
+    kb_home: Path, tmp_path: Path, kb_run: Run, lose
+) -> None:
     with connect() as engine:
         fill(engine)
         before = everything(engine)
@@ -71,7 +77,9 @@ def test_a_folder_with_files_but_no_database_is_not_begun_again(kb_home: Path, t
         assert everything(engine) == before
 
 
-def test_repair_begins_a_new_database_and_keeps_the_files_of_the_lost_one(kb_home: Path, kb_run: Run) -> None:
+def test_repair_begins_a_new_database_and_keeps_the_files_of_the_lost_one(
+    kb_home: Path, kb_run: Run
+) -> None:
     with connect() as engine:
         fill(engine)
     (kb_home / "kb.sqlite").unlink()
@@ -99,11 +107,16 @@ def test_a_restore_killed_at_any_move_is_finished_by_the_next_command(
         if occupied:
             with connect() as engine:
                 engine.add_note("another")
-        ended = subprocess.run([sys.executable, "-c", KILLED, str(move), str(backup)], capture_output=True, timeout=600)
+        ended = subprocess.run(
+            [sys.executable, "-c", KILLED, str(move), str(backup)], capture_output=True, timeout=600
+        )
         with connect() as engine:
             titles = {document["title"] for document in engine.list_documents()["data"]}
             # Either nothing was switched yet, or all of it is.
-            assert titles in ({"another"} if occupied else set(), {f"Topic {number}" for number in range(6)})
+            assert titles in (
+                {"another"} if occupied else set(),
+                {f"Topic {number}" for number in range(6)},
+            )
             if ended.returncode == 0:
                 assert everything(engine) == before
             assert doctor(engine)["status"] == "ok"
@@ -116,7 +129,9 @@ def test_a_restore_killed_at_any_move_is_finished_by_the_next_command(
         assert (home / next(home.glob("replaced-*")).name / "kb.sqlite").exists()
 
 
-def test_what_killed_backups_and_restores_left_is_removed_and_what_is_in_use_stays(kb_home: Path) -> None:
+def test_what_killed_backups_and_restores_left_is_removed_and_what_is_in_use_stays(
+    kb_home: Path,
+) -> None:
     with connect() as engine:
         fill(engine, 1)
     source = (
@@ -131,7 +146,9 @@ def test_what_killed_backups_and_restores_left_is_removed_and_what_is_in_use_sta
     with working_folder(kb_home, ".backup-") as used, connect():
         assert used.exists()
         assert [path.name for path in kb_home.glob(".restore-*")] == []
-        assert sorted(kb_home.glob(".backup-*")) == sorted([used, used.with_name(used.name + ".lock")])
+        assert sorted(kb_home.glob(".backup-*")) == sorted(
+            [used, used.with_name(used.name + ".lock")]
+        )
     assert not list(kb_home.glob(".backup-*"))
 
 

@@ -72,7 +72,12 @@ def source(kb_home: Path, monkeypatch: Here) -> Path:
         chunk, other = (engine.get_document_chunks(number)[0] for number in ids[:2])
         engine.deactivate_chunk(chunk["id"], reason="old")
         engine.reclassify_chunk(other["id"], "example")
-        engine.research_add("zebras sleep standing", "fact", source_ref="https://zebra.example/", source_title="Zebras")
+        engine.research_add(
+            "zebras sleep standing",
+            "fact",
+            source_ref="https://zebra.example/",
+            source_title="Zebras",
+        )
         engine.place_hold(ids[1:3], matter="m-1", reason="a dispute")
         engine.knowledge_context("zebras")
         # The highest number is given to nobody else, though its document is gone.
@@ -103,7 +108,9 @@ def everything(monkeypatch: Here) -> dict[str, Any]:
         with engine:
             documents = engine.list_documents(per_page=100)["data"]
             found[f"{name} documents"] = documents
-            found[f"{name} chunks"] = {item["id"]: engine.get_document_chunks(item["id"]) for item in documents}
+            found[f"{name} chunks"] = {
+                item["id"]: engine.get_document_chunks(item["id"]) for item in documents
+            }
             found[f"{name} jobs"] = engine.list_jobs(per_page=100)
             found[f"{name} events"] = engine.list_events(per_page=100)
             found[f"{name} holds"] = engine.list_holds(per_page=100)
@@ -130,11 +137,15 @@ def use(monkeypatch: Here, url: str) -> None:
 def tables_of(url: str, monkeypatch: Here) -> list[str]:
     with monkeypatch.context() as patched:
         use(patched, url)
-        names = stored("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1")
+        names = stored(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
+        )
     return [row[0] for row in names]
 
 
-def test_everything_arrives_with_its_ids_and_is_found_the_same(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+def test_everything_arrives_with_its_ids_and_is_found_the_same(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
     before = everything(monkeypatch)
     content = source.read_bytes()
 
@@ -165,7 +176,11 @@ def test_a_copy_that_was_killed_goes_on_where_it_stopped(
     source: Path, target: str, kb_run: Run, monkeypatch: Here, rows: int
 ) -> None:
     before = everything(monkeypatch)
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, str(rows)], capture_output=True, timeout=600)
+    killed = subprocess.run(
+        [sys.executable, "-c", DIES, str(source), target, str(rows)],
+        capture_output=True,
+        timeout=600,
+    )
     assert killed.returncode == 9, killed.stderr
     # Nobody takes half of it for the whole.
     opened = kb_run("list", KB_DATABASE_URL=target)
@@ -184,7 +199,9 @@ def test_a_copy_that_was_killed_goes_on_where_it_stopped(
 def test_a_source_that_changed_since_is_not_mixed_with_what_it_was(
     source: Path, target: str, kb_run: Run, monkeypatch: Here
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "20"], capture_output=True, timeout=600)
+    killed = subprocess.run(
+        [sys.executable, "-c", DIES, str(source), target, "20"], capture_output=True, timeout=600
+    )
     assert killed.returncode == 9, killed.stderr
     with connect() as engine:
         engine.add_note("one more")
@@ -194,7 +211,9 @@ def test_a_source_that_changed_since_is_not_mixed_with_what_it_was(
     assert (done.returncode, "before it was changed" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_new_database_beside_the_files_of_another_names_migrate_store(source: Path, target: str, kb_run: Run) -> None:
+def test_a_new_database_beside_the_files_of_another_names_migrate_store(
+    source: Path, target: str, kb_run: Run
+) -> None:
     for command in (["list"], ["doctor", "--repair"]):
         refused = kb_run(*command, KB_DATABASE_URL=target)
 
@@ -222,7 +241,9 @@ def test_a_database_with_documents_is_refused_untouched(
         assert engine.list_documents() == before
 
 
-def test_somebody_elses_database_gets_no_tables(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+def test_somebody_elses_database_gets_no_tables(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
     with monkeypatch.context() as patched:
         use(patched, target)
         stored("CREATE TABLE invoices (id INTEGER)")
@@ -289,7 +310,9 @@ def test_a_page_that_is_damaged_is_noticed_before_the_target_is_touched(
     source: Path, target: str, kb_run: Run, monkeypatch: Here
 ) -> None:
     with closing(open_database(source.parent)) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'documents'").fetchone()
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'documents'"
+        ).fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     with source.open("r+b") as file:
         file.seek((page - 1) * size)
@@ -301,7 +324,9 @@ def test_a_page_that_is_damaged_is_noticed_before_the_target_is_touched(
     assert tables_of(target, monkeypatch) == []
 
 
-def test_a_source_that_somebody_writes_is_not_copied(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+def test_a_source_that_somebody_writes_is_not_copied(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
     with closing(open_database(source.parent)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         done = kb_run("migrate-store", str(source), target, KB_BUSY_TIMEOUT="0.1")
@@ -346,12 +371,16 @@ def test_without_the_extension_it_says_how_to_create_it_and_then_goes_on(
             stored("REASSIGN OWNED BY kb_nobody TO CURRENT_USER")
             stored("DROP ROLE kb_nobody")
 
-    assert (refused.returncode, "CREATE EXTENSION vector" in refused.stderr) == (3, True), refused.stderr
+    assert (refused.returncode, "CREATE EXTENSION vector" in refused.stderr) == (3, True), (
+        refused.stderr
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["vectors"] == 11
 
 
-def test_a_source_that_an_engine_serves_is_refused(kb_home: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
+def test_a_source_that_an_engine_serves_is_refused(
+    kb_home: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
     monkeypatch.delenv("KB_DATABASE_URL")
     server = start_server()
     try:
@@ -401,7 +430,11 @@ def test_a_table_without_a_key_arrives_with_the_values_of_its_types(
 ) -> None:
     monkeypatch.delenv("KB_DATABASE_URL")
     kb_plugin("diary", WITHOUT_KEY)
-    rows = [("a", "2026-01-02 03:04:05.000006", '{"b": [1, null]}', 12.5, 1), ("a", None, "null", None, 0), (None,) * 5] * 3
+    rows = [
+        ("a", "2026-01-02 03:04:05.000006", '{"b": [1, null]}', 12.5, 1),
+        ("a", None, "null", None, 0),
+        (None,) * 5,
+    ] * 3
     with connect() as engine:
         engine.add_note("zebras")
     with closing(dbapi2.connect(str(kb_home / "kb.sqlite"))) as connection, connection:
@@ -416,8 +449,12 @@ def test_a_table_without_a_key_arrives_with_the_values_of_its_types(
     assert stored(shown) == [first, ("a", None, "null", None, False), (None,) * 5]
 
 
-def test_a_copy_that_is_not_the_same_is_not_called_finished(source: Path, target: str, kb_run: Run, monkeypatch: Here) -> None:
-    killed = subprocess.run([sys.executable, "-c", DIES, str(source), target, "150"], capture_output=True, timeout=600)
+def test_a_copy_that_is_not_the_same_is_not_called_finished(
+    source: Path, target: str, kb_run: Run, monkeypatch: Here
+) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", DIES, str(source), target, "150"], capture_output=True, timeout=600
+    )
     assert killed.returncode == 9, killed.stderr
     with monkeypatch.context() as patched:
         use(patched, target)
@@ -425,5 +462,7 @@ def test_a_copy_that_is_not_the_same_is_not_called_finished(source: Path, target
 
     done = kb_run("migrate-store", str(source), target)
 
-    assert (done.returncode, "the copy of documents is not the same" in done.stderr) == (3, True), done.stderr
+    assert (done.returncode, "the copy of documents is not the same" in done.stderr) == (3, True), (
+        done.stderr
+    )
     assert "not all of it is here" in kb_run("list", KB_DATABASE_URL=target).stderr

@@ -19,7 +19,10 @@ from .conftest import fill
 
 pytestmark = [
     pytest.mark.sqlite_only("permissions of SQLite's file"),
-    pytest.mark.skipif(sys.platform != "linux", reason="root is not bound by permissions, and only Linux can take that from it"),
+    pytest.mark.skipif(
+        sys.platform != "linux",
+        reason="root is not bound by permissions, and only Linux can take that from it",
+    ),
 ]
 
 # Runs several commands in one process, and prints what each said.
@@ -82,7 +85,9 @@ def _folder_alone(home: Path) -> None:
 
 
 @pytest.mark.parametrize("protect", [_folder, _file, _folder_alone])
-def test_what_can_only_be_read_is_searched_listed_shown_and_exported(home: Path, tmp_path: Path, protect) -> None:
+def test_what_can_only_be_read_is_searched_listed_shown_and_exported(
+    home: Path, tmp_path: Path, protect
+) -> None:
     protect(home)
 
     search, listed, show, file, export, backup, doctor, note, tag = run(

@@ -50,7 +50,9 @@ def test_another_embedder_needs_a_reindex_and_says_so(
     assert json.loads(kb_run("reindex", "--json").stdout)["model"] == "letters-26"
 
 
-def test_an_embedder_can_be_named_and_the_hint_says_what_to_set(kb_engine: Engine, letters: None, kb_run: Run) -> None:
+def test_an_embedder_can_be_named_and_the_hint_says_what_to_set(
+    kb_engine: Engine, letters: None, kb_run: Run
+) -> None:
     fill(kb_engine)
 
     done = kb_run("reindex", "--embedder", "letters")
@@ -59,7 +61,9 @@ def test_an_embedder_can_be_named_and_the_hint_says_what_to_set(kb_engine: Engin
     assert "available" in kb_run("reindex", "--embedder", "nonsense").stderr
 
 
-def test_an_embedder_of_the_environment_is_kept_as_the_command_says(kb_engine: Engine, letters: None, kb_run: Run) -> None:
+def test_an_embedder_of_the_environment_is_kept_as_the_command_says(
+    kb_engine: Engine, letters: None, kb_run: Run
+) -> None:
     fill(kb_engine)
 
     done = kb_run("reindex", KB_EMBEDDER="letters")
@@ -72,7 +76,9 @@ def test_an_embedder_of_the_environment_is_kept_as_the_command_says(kb_engine: E
     assert kb_run("reindex", KB_EMBEDDER="letters").stderr == ""
 
 
-def test_a_reindex_replaces_every_vector_and_drops_the_old_index(kb_engine: Engine, sql: Sql) -> None:
+def test_a_reindex_replaces_every_vector_and_drops_the_old_index(
+    kb_engine: Engine, sql: Sql
+) -> None:
     fill(kb_engine)
     before = everything(kb_engine)
 
@@ -107,7 +113,9 @@ def test_killed_half_way_the_old_vectors_stay_and_the_next_one_goes_on(
 ) -> None:
     with connect() as engine:
         for part in range(8):
-            engine.add_note("\n\n".join(f"# Part {part}.{n}\n\n{'zebra ' * 150}" for n in range(100)))
+            engine.add_note(
+                "\n\n".join(f"# Part {part}.{n}\n\n{'zebra ' * 150}" for n in range(100))
+            )
         before = engine.search("zebra", mode="vector")["hits"]
     total = sql("SELECT count(*) FROM chunks")[0][0]
     assert total > 600
@@ -133,7 +141,9 @@ def test_killed_half_way_the_old_vectors_stay_and_the_next_one_goes_on(
         assert doctor(engine)["status"] == "ok"
 
 
-def test_what_is_written_and_deleted_meanwhile_is_not_lost(kb_home: Path, letters: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_and_deleted_meanwhile_is_not_lost(
+    kb_home: Path, letters: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connect() as engine:
         ids = fill(engine, 20)
         stop = threading.Event()
@@ -141,7 +151,9 @@ def test_what_is_written_and_deleted_meanwhile_is_not_lost(kb_home: Path, letter
 
         def write() -> None:
             while not stop.is_set():
-                written.append(engine.add_note(f"written meanwhile {len(written)}")["document"]["id"])
+                written.append(
+                    engine.add_note(f"written meanwhile {len(written)}")["document"]["id"]
+                )
                 if ids:
                     engine.delete_document(ids.pop())
 
@@ -182,8 +194,12 @@ def test_compaction_gives_space_back_and_changes_no_result(kb_engine: Engine, sq
 @pytest.mark.sqlite_only("PostgreSQL uses room again by itself")
 def test_compaction_waits_for_a_reindex_that_is_under_way(kb_engine: Engine, sql: Sql) -> None:
     fragment(kb_engine, sql)
-    sql("CREATE VIRTUAL TABLE chunks_vec_7 USING vec0(organization_id text partition key, embedding float[26])")
-    sql("INSERT INTO embedding_spaces VALUES (7, 'letters-26', 26, 'chunks_vec_7', 0, '2026-01-01T00:00:00.000000Z')")
+    sql(
+        "CREATE VIRTUAL TABLE chunks_vec_7 USING vec0(organization_id text partition key, embedding float[26])"
+    )
+    sql(
+        "INSERT INTO embedding_spaces VALUES (7, 'letters-26', 26, 'chunks_vec_7', 0, '2026-01-01T00:00:00.000000Z')"
+    )
 
     with pytest.raises(EngineError) as refused:
         kb_engine.compact()

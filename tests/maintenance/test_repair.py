@@ -36,7 +36,10 @@ def test_a_healthy_knowledge_base_needs_no_repair(kb_engine: Engine) -> None:
 
 
 def _of_sqlite(*statements: str) -> list:
-    return [pytest.param(statement, marks=pytest.mark.sqlite_only("SQLite's own tables")) for statement in statements]
+    return [
+        pytest.param(statement, marks=pytest.mark.sqlite_only("SQLite's own tables"))
+        for statement in statements
+    ]
 
 
 def _of_postgres(*statements: str) -> list:
@@ -62,7 +65,9 @@ def _of_postgres(*statements: str) -> list:
         ),
     ],
 )
-def test_full_text_is_made_again_from_the_chunks(kb_engine: Engine, kb_home: Path, sql: Sql, damage: str) -> None:
+def test_full_text_is_made_again_from_the_chunks(
+    kb_engine: Engine, kb_home: Path, sql: Sql, damage: str
+) -> None:
     fill(kb_engine)
     before = everything(kb_engine)
     sql(damage)
@@ -117,10 +122,14 @@ def test_rows_of_documents_that_do_not_exist_are_removed(kb_engine: Engine, sql:
     assert kb_engine.search("zebras", mode="lexical")["hits"]
 
 
-def test_a_document_whose_file_is_gone_keeps_its_text_and_gets_the_file_back(kb_engine: Engine, kb_home: Path) -> None:
+def test_a_document_whose_file_is_gone_keeps_its_text_and_gets_the_file_back(
+    kb_engine: Engine, kb_home: Path
+) -> None:
     first = fill(kb_engine)[0]
     before = everything(kb_engine)
-    stored = next(path for path in (kb_home / "files").glob("??/*") if b"number 0" in path.read_bytes())
+    stored = next(
+        path for path in (kb_home / "files").glob("??/*") if b"number 0" in path.read_bytes()
+    )
     hidden = stored.rename(kb_home / "hidden")
 
     assert f"are gone, their text is still there: {first} (" in repaired(kb_engine)
@@ -131,7 +140,9 @@ def test_a_document_whose_file_is_gone_keeps_its_text_and_gets_the_file_back(kb_
     assert everything(kb_engine) == before
 
 
-def test_files_that_belong_to_no_document_are_set_aside_not_deleted(kb_engine: Engine, kb_home: Path) -> None:
+def test_files_that_belong_to_no_document_are_set_aside_not_deleted(
+    kb_engine: Engine, kb_home: Path
+) -> None:
     fill(kb_engine)
     orphan = kb_home / "files" / "ab" / ("ab" + "0" * 62)
     orphan.parent.mkdir(exist_ok=True)
@@ -167,11 +178,17 @@ def test_a_fragmented_vector_index_is_compacted(kb_engine: Engine, sql: Sql) -> 
 @pytest.mark.parametrize(
     "damage",
     [
-        *_of_sqlite("DROP TABLE chunks_fts_1_data", "DELETE FROM chunks_vec_1 WHERE rowid < 4", "DROP TABLE chunks_vec_1_rowids"),
+        *_of_sqlite(
+            "DROP TABLE chunks_fts_1_data",
+            "DELETE FROM chunks_vec_1 WHERE rowid < 4",
+            "DROP TABLE chunks_vec_1_rowids",
+        ),
         *_of_postgres("DROP TABLE chunks_fts", "DROP TABLE chunks_vec_1 CASCADE"),
     ],
 )
-def test_a_repair_that_is_given_up_at_any_moment_is_finished_by_the_next(kb_engine: Engine, sql: Sql, damage: str) -> None:
+def test_a_repair_that_is_given_up_at_any_moment_is_finished_by_the_next(
+    kb_engine: Engine, sql: Sql, damage: str
+) -> None:
     fill(kb_engine)
     before = everything(kb_engine)
     sql(damage)
@@ -180,7 +197,9 @@ def test_a_repair_that_is_given_up_at_any_moment_is_finished_by_the_next(kb_engi
         moments = 0
         while True:
             # Each time it gets one event further than the last time, unless nothing is left to do.
-            events = list(islice(Repair(kb.store, kb.services["embedding"], batch=2).steps(), moments + 1))
+            events = list(
+                islice(Repair(kb.store, kb.services["embedding"], batch=2).steps(), moments + 1)
+            )
             if len(events) <= moments:
                 break
             moments += 1

@@ -16,12 +16,17 @@ Answer = tuple[int, dict[str, str], bytes]
 
 def vector_of(text: str, dimensions: int = 8) -> list[float]:
     """Counts of letters, by their place in the alphabet: not of unit length."""
-    return [1.0 + sum(ord(char) % dimensions == place for char in text) for place in range(dimensions)]
+    return [
+        1.0 + sum(ord(char) % dimensions == place for char in text) for place in range(dimensions)
+    ]
 
 
 def embeddings(texts: list[str], dimensions: int = 8) -> Answer:
     """What an endpoint should answer; out of order, as the format allows."""
-    rows = [{"object": "embedding", "index": n, "embedding": vector_of(text, dimensions)} for n, text in enumerate(texts)]
+    rows = [
+        {"object": "embedding", "index": n, "embedding": vector_of(text, dimensions)}
+        for n, text in enumerate(texts)
+    ]
     return 200, {}, json.dumps({"object": "list", "data": rows[::-1]}).encode()
 
 
@@ -48,7 +53,11 @@ class Endpoint:
 def status(code: int, message: str = "", **headers: str) -> Callable[[dict[str, Any]], Answer]:
     """An error as such endpoints word it."""
     body = json.dumps({"error": {"message": message, "type": "error"}}).encode()
-    return lambda _: (code, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+    return lambda _: (
+        code,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+        body,
+    )
 
 
 def raw(body: bytes) -> Callable[[dict[str, Any]], Answer]:

@@ -70,7 +70,9 @@ def test_what_is_added_is_found_by_words_at_once_and_the_log_says_so_once(
         engine.add_file("late.md", b"# Late\n\nThe zebra came late.")
 
         assert len(engine.search("zebra", mode="lexical")["hits"]) == 3
-    said = [record.getMessage() for record in caplog.records if "without vectors" in record.getMessage()]
+    said = [
+        record.getMessage() for record in caplog.records if "without vectors" in record.getMessage()
+    ]
     assert len(said) == 1
     assert "kb reindex" in said[0]
 
@@ -88,10 +90,16 @@ def test_the_doctor_warns_even_if_nothing_was_added_since(changed: None) -> None
 
     assert report["status"] == "warning"
     (found,) = [check for check in report["checks"] if check["state"] != "ok"]
-    assert (found["name"], "made by wordllama" in found["message"], "kb reindex" in found["message"]) == ("embedder", True, True)
+    assert (
+        found["name"],
+        "made by wordllama" in found["message"],
+        "kb reindex" in found["message"],
+    ) == ("embedder", True, True)
 
 
-def test_going_back_finds_everything_that_was_there(changed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_going_back_finds_everything_that_was_there(
+    changed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connect() as engine:
         engine.add_note("a zebra in the rain")
     monkeypatch.delenv("KB_EMBEDDER")
@@ -116,13 +124,18 @@ def test_a_reindex_makes_all_of_it_searchable_by_meaning_again(changed: None) ->
         assert engine.get("/doctor")["status"] == "ok"
 
 
-def test_an_embedder_that_is_not_ready_says_why_everywhere(changed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_embedder_that_is_not_ready_says_why_everywhere(
+    changed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_EMBEDDER", "asleep")
     with connect() as engine:
         engine.add_note("a zebra in the rain")
 
         assert "wake it" in engine.search("zebra")["hint"]
-        assert engine.get("/health")["embedder"] == {"ok": False, "problem": "the model sleeps: wake it"}
+        assert engine.get("/health")["embedder"] == {
+            "ok": False,
+            "problem": "the model sleeps: wake it",
+        }
         assert "wake it" in str(engine.get("/doctor")["checks"])
         with pytest.raises(EngineError, match="wake it"):
             engine.search("zebra", mode="vector")

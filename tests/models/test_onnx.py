@@ -19,16 +19,26 @@ from kb_framework.client import connect
 from kb_framework.errors import EmbedderUnavailable
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
-onnx = pytest.importorskip("onnx", reason="onnx, which makes the models of these tests, is not installed")
+onnx = pytest.importorskip(
+    "onnx", reason="onnx, which makes the models of these tests, is not installed"
+)
 helper: Any = onnx.helper
 INT64, FLOAT, STRING = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, onnx.TensorProto.STRING
 
 WORDS = ["[UNK]", "[PAD]", "cat", "dog", "sea", "ship"]
 # A row per word; neither zero nor of unit length.
-TABLE = np.array([[1, 1, 1], [50, 50, 50], [2, 0, 0], [2, 1, 0], [0, 0, 3], [0, 1, 3]], dtype=np.float32)
+TABLE = np.array(
+    [[1, 1, 1], [50, 50, 50], [2, 0, 0], [2, 1, 0], [0, 0, 3], [0, 1, 3]], dtype=np.float32
+)
 
 
-def save(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: list[Any] | None = None) -> Path:
+def save(
+    path: Path,
+    nodes: list[Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    constants: list[Any] | None = None,
+) -> Path:
     graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants or [])
     # An older version of the format, which every runtime of these years reads.
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -47,7 +57,9 @@ def tokenizer(tmp_path: Path) -> Path:
     import tokenizers
     from tokenizers import models, pre_tokenizers
 
-    made = tokenizers.Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made = tokenizers.Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     made.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
     made.enable_padding(pad_id=1, pad_token="[PAD]", length=8)
     path = tmp_path / "tokenizer.json"
@@ -59,13 +71,24 @@ def tokenizer(tmp_path: Path) -> Path:
 def token_model(tmp_path: Path) -> Callable[..., Path]:
     """A model that gives a vector per token: the word's row of the table."""
 
-    def make(name: str = "tokens.onnx", width: Any = 3, table: np.ndarray = TABLE, extra: tuple[str, ...] = ()) -> Path:
-        inputs = [value(item, INT64, ["batch", "length"]) for item in ("input_ids", "attention_mask", *extra)]
+    def make(
+        name: str = "tokens.onnx",
+        width: Any = 3,
+        table: np.ndarray = TABLE,
+        extra: tuple[str, ...] = (),
+    ) -> Path:
+        inputs = [
+            value(item, INT64, ["batch", "length"])
+            for item in ("input_ids", "attention_mask", *extra)
+        ]
         nodes = [
             helper.make_node("Gather", ["table", "input_ids"], ["last_hidden_state"]),
             helper.make_node("Identity", ["attention_mask"], ["seen"]),
         ]
-        outputs = [value("last_hidden_state", FLOAT, ["batch", "length", width]), value("seen", INT64, ["batch", "length"])]
+        outputs = [
+            value("last_hidden_state", FLOAT, ["batch", "length", width]),
+            value("seen", INT64, ["batch", "length"]),
+        ]
         constants = [onnx.numpy_helper.from_array(table, "table")]
         return save(tmp_path / name, nodes, inputs, outputs, constants)
 
@@ -77,8 +100,22 @@ def text_model(tmp_path: Path) -> Path:
     """A model that takes texts themselves: [1, is it "cat", is it "sea"]."""
     nodes = [
         helper.make_node("Unsqueeze", ["inputs", "one"], ["column"]),
-        helper.make_node("LabelEncoder", ["column"], ["cat"], domain="ai.onnx.ml", keys_strings=["cat"], values_floats=[1.0]),
-        helper.make_node("LabelEncoder", ["column"], ["sea"], domain="ai.onnx.ml", keys_strings=["sea"], values_floats=[1.0]),
+        helper.make_node(
+            "LabelEncoder",
+            ["column"],
+            ["cat"],
+            domain="ai.onnx.ml",
+            keys_strings=["cat"],
+            values_floats=[1.0],
+        ),
+        helper.make_node(
+            "LabelEncoder",
+            ["column"],
+            ["sea"],
+            domain="ai.onnx.ml",
+            keys_strings=["sea"],
+            values_floats=[1.0],
+        ),
         helper.make_node("Mul", ["cat", "nothing"], ["zeros"]),
         helper.make_node("Add", ["zeros", "unit"], ["ones"]),
         helper.make_node("Concat", ["ones", "cat", "sea"], ["outputs"], axis=1),
@@ -91,11 +128,17 @@ def text_model(tmp_path: Path) -> Path:
         onnx.numpy_helper.from_array(np.array(1.0, dtype=np.float32), "unit"),
     ]
     graph = helper.make_graph(
-        nodes, "texts", [value("inputs", STRING, ["batch"])], [value("outputs", FLOAT, ["batch", 3])], constants
+        nodes,
+        "texts",
+        [value("inputs", STRING, ["batch"])],
+        [value("outputs", FLOAT, ["batch", 3])],
+        constants,
     )
     versions = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
     path = tmp_path / "texts.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=versions, ir_version=8).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=versions, ir_version=8).SerializeToString()
+    )
     return path
 
 
@@ -110,7 +153,9 @@ def unit(*vector: float) -> np.ndarray:
 # Models of tokens
 
 
-def test_a_texts_vector_is_the_mean_of_its_tokens_without_padding_at_unit_length(token_model: Any, tokenizer: Path) -> None:
+def test_a_texts_vector_is_the_mean_of_its_tokens_without_padding_at_unit_length(
+    token_model: Any, tokenizer: Path
+) -> None:
     found = numbers(OnnxModel(token_model(), tokenizer).encode(["cat", "cat sea", "dog ship ship"]))
 
     assert found == pytest.approx(np.array([unit(2, 0, 0), unit(2, 0, 3), unit(2, 3, 6)]), abs=1e-6)
@@ -120,48 +165,76 @@ def test_texts_without_content_are_all_zeros(token_model: Any, tokenizer: Path) 
     assert OnnxModel(token_model(), tokenizer).encode(["", " \n\t"]) == [bytes(12)] * 2
 
 
-def test_a_text_has_the_same_vector_alone_and_among_others(token_model: Any, tokenizer: Path) -> None:
+def test_a_text_has_the_same_vector_alone_and_among_others(
+    token_model: Any, tokenizer: Path
+) -> None:
     model = OnnxModel(token_model(), tokenizer)
-    texts = [" ".join(WORDS[2 + (number * place) % 4] for place in range(number % 9 + 1)) for number in range(100)]
+    texts = [
+        " ".join(WORDS[2 + (number * place) % 4] for place in range(number % 9 + 1))
+        for number in range(100)
+    ]
 
     assert model.encode(texts) == [model.encode([text])[0] for text in texts]
 
 
-def test_a_length_that_the_model_does_not_declare_is_found_out(token_model: Any, tokenizer: Path) -> None:
+def test_a_length_that_the_model_does_not_declare_is_found_out(
+    token_model: Any, tokenizer: Path
+) -> None:
     assert OnnxModel(token_model(width="width"), tokenizer).dimensions == 3
 
 
 def test_a_very_long_text_is_cut(token_model: Any, tokenizer: Path) -> None:
-    (found,) = numbers(OnnxModel(token_model(), tokenizer).encode(["cat " * 512 + "sea " * 100_000]))
+    (found,) = numbers(
+        OnnxModel(token_model(), tokenizer).encode(["cat " * 512 + "sea " * 100_000])
+    )
 
     assert found == pytest.approx(unit(2, 0, 0), abs=1e-6)
 
 
-def test_an_output_that_is_a_texts_vector_already_is_preferred(tmp_path: Path, tokenizer: Path) -> None:
+def test_an_output_that_is_a_texts_vector_already_is_preferred(
+    tmp_path: Path, tokenizer: Path
+) -> None:
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["token_embeddings"]),
-        helper.make_node("ReduceMax", ["token_embeddings"], ["sentence_embedding"], axes=[1], keepdims=0),
+        helper.make_node(
+            "ReduceMax", ["token_embeddings"], ["sentence_embedding"], axes=[1], keepdims=0
+        ),
     ]
-    outputs = [value("token_embeddings", FLOAT, ["b", "n", 3]), value("sentence_embedding", FLOAT, ["b", 3])]
+    outputs = [
+        value("token_embeddings", FLOAT, ["b", "n", 3]),
+        value("sentence_embedding", FLOAT, ["b", 3]),
+    ]
     inputs = [value("input_ids", INT64, ["b", "n"])]
-    path = save(tmp_path / "both.onnx", nodes, inputs, outputs, [onnx.numpy_helper.from_array(TABLE, "table")])
+    path = save(
+        tmp_path / "both.onnx",
+        nodes,
+        inputs,
+        outputs,
+        [onnx.numpy_helper.from_array(TABLE, "table")],
+    )
 
     found = numbers(OnnxModel(path, tokenizer).encode(["cat sea"]))
 
     assert found == pytest.approx(np.array([unit(2, 0, 3)]), abs=1e-6)
 
 
-def test_a_model_that_wants_what_no_tokenizer_gives_says_so(token_model: Any, tokenizer: Path) -> None:
+def test_a_model_that_wants_what_no_tokenizer_gives_says_so(
+    token_model: Any, tokenizer: Path
+) -> None:
     with pytest.raises(EmbedderUnavailable, match="position_ids"):
         OnnxModel(token_model(extra=("position_ids",)), tokenizer).encode(["cat"])
 
 
 def test_a_vector_that_is_not_finite_is_refused(token_model: Any, tokenizer: Path) -> None:
-    with pytest.raises(EmbedderUnavailable, match=r"tokens\.onnx gave a vector that is not made of finite numbers"):
+    with pytest.raises(
+        EmbedderUnavailable, match=r"tokens\.onnx gave a vector that is not made of finite numbers"
+    ):
         OnnxModel(token_model(table=TABLE * np.nan), tokenizer).encode(["cat"])
 
 
-def test_a_token_that_the_model_does_not_know_is_an_error_and_no_crash(token_model: Any, tokenizer: Path) -> None:
+def test_a_token_that_the_model_does_not_know_is_an_error_and_no_crash(
+    token_model: Any, tokenizer: Path
+) -> None:
     with pytest.raises(EmbedderUnavailable, match="cannot be run"):
         OnnxModel(token_model(table=TABLE[:3]), tokenizer).encode(["ship"])
 
@@ -202,10 +275,14 @@ def test_a_model_of_tokens_without_a_tokenizer_says_what_to_give(token_model: An
 
 
 def embedder(file: Path | None, tokenizer: Path | None = None) -> OnnxFile:
-    return OnnxFile(EmbeddingsSettings.model_validate({"onnx_file": file, "tokenizer_file": tokenizer}))
+    return OnnxFile(
+        EmbeddingsSettings.model_validate({"onnx_file": file, "tokenizer_file": tokenizer})
+    )
 
 
-def test_the_same_files_are_the_same_model_wherever_they_are(token_model: Any, tokenizer: Path, tmp_path: Path) -> None:
+def test_the_same_files_are_the_same_model_wherever_they_are(
+    token_model: Any, tokenizer: Path, tmp_path: Path
+) -> None:
     before = embedder(token_model(), tokenizer).model
     (tmp_path / "elsewhere").mkdir()
     moved = token_model().rename(tmp_path / "elsewhere" / "tokens.onnx")
@@ -213,7 +290,9 @@ def test_the_same_files_are_the_same_model_wherever_they_are(token_model: Any, t
     assert embedder(moved, tokenizer).model == before
 
 
-def test_other_weights_or_another_tokenizer_are_another_model(token_model: Any, tokenizer: Path) -> None:
+def test_other_weights_or_another_tokenizer_are_another_model(
+    token_model: Any, tokenizer: Path
+) -> None:
     models = [embedder(token_model(), tokenizer).model, embedder(token_model()).model]
     models.append(embedder(token_model(table=TABLE + 1), tokenizer).model)
     tokenizer.write_bytes(tokenizer.read_bytes() + b"\n")
@@ -222,10 +301,14 @@ def test_other_weights_or_another_tokenizer_are_another_model(token_model: Any, 
     assert len(set(models)) == 4
 
 
-def test_what_is_missing_is_a_problem_that_names_the_setting(tmp_path: Path, token_model: Any, tokenizer: Path) -> None:
+def test_what_is_missing_is_a_problem_that_names_the_setting(
+    tmp_path: Path, token_model: Any, tokenizer: Path
+) -> None:
     assert "KB_EMBEDDINGS_ONNX_FILE" in str(embedder(None).problem)
     assert "KB_EMBEDDINGS_ONNX_FILE" in str(embedder(tmp_path / "none.onnx").problem)
-    assert "KB_EMBEDDINGS_TOKENIZER_FILE" in str(embedder(token_model(), tmp_path / "none.json").problem)
+    assert "KB_EMBEDDINGS_TOKENIZER_FILE" in str(
+        embedder(token_model(), tmp_path / "none.json").problem
+    )
     assert embedder(token_model(), tokenizer).problem is None
 
 
@@ -239,8 +322,14 @@ def test_documents_are_found_by_meaning(
         for text in ("cat", "ship"):
             engine.add_note(text)
 
-        assert [hit["title"] for hit in engine.search("dog", mode="vector")["hits"]] == ["cat", "ship"]
-        assert [hit["title"] for hit in engine.search("sea", mode="vector")["hits"]] == ["ship", "cat"]
+        assert [hit["title"] for hit in engine.search("dog", mode="vector")["hits"]] == [
+            "cat",
+            "ship",
+        ]
+        assert [hit["title"] for hit in engine.search("sea", mode="vector")["hits"]] == [
+            "ship",
+            "cat",
+        ]
         assert engine.get("/doctor")["status"] == "ok"
 
 
@@ -253,14 +342,22 @@ OnnxModel(Path(sys.argv[1]), Path(sys.argv[2])).encode(["cat", "sea"])
 """
 
 
-def test_the_runtime_leaves_nothing_in_the_home_folder(tmp_path: Path, token_model: Any, tokenizer: Path) -> None:
+def test_the_runtime_leaves_nothing_in_the_home_folder(
+    tmp_path: Path, token_model: Any, tokenizer: Path
+) -> None:
     home = tmp_path / "person"
     home.mkdir()
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(("XDG_", "ORT_", "COV_"))}
+    environment = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("XDG_", "ORT_", "COV_"))
+    }
 
     # A process of its own: in this one another test may have loaded the runtime before.
     subprocess.run(
-        [sys.executable, "-c", EMBED, str(token_model()), str(tokenizer)], env={**environment, "HOME": str(home)}, check=True
+        [sys.executable, "-c", EMBED, str(token_model()), str(tokenizer)],
+        env={**environment, "HOME": str(home)},
+        check=True,
     )
 
     assert list(home.rglob("*")) == []

@@ -28,7 +28,11 @@ KEY = "sk-very-secret-1234"
 
 
 def embedder(endpoint: Endpoint, **settings: Any) -> OpenAIEmbedder:
-    return OpenAIEmbedder(EmbeddingsSettings(**{"url": endpoint.url, "model": "tiny", "api_key": KEY, "timeout": 5, **settings}))
+    return OpenAIEmbedder(
+        EmbeddingsSettings(
+            **{"url": endpoint.url, "model": "tiny", "api_key": KEY, "timeout": 5, **settings}
+        )
+    )
 
 
 def numbers(vectors: list[bytes]) -> np.ndarray:
@@ -52,7 +56,9 @@ def test_vectors_come_in_the_order_of_the_texts_and_have_unit_length(endpoint: E
     found = numbers(embedder(endpoint).encode(["abc", "hello", "zzz"]))
 
     expected = np.array([vector_of(text) for text in ("abc", "hello", "zzz")])
-    assert found == pytest.approx(expected / np.linalg.norm(expected, axis=1, keepdims=True), abs=1e-6)
+    assert found == pytest.approx(
+        expected / np.linalg.norm(expected, axis=1, keepdims=True), abs=1e-6
+    )
 
 
 def test_the_model_and_the_key_are_sent(endpoint: Endpoint) -> None:
@@ -69,7 +75,9 @@ def test_without_a_key_none_is_sent(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "/", "/v1", "/v1/", "/v1/embeddings"])
-def test_an_address_with_or_without_the_path_is_the_same_endpoint(endpoint: Endpoint, given: str) -> None:
+def test_an_address_with_or_without_the_path_is_the_same_endpoint(
+    endpoint: Endpoint, given: str
+) -> None:
     url = endpoint.url.removesuffix("/v1") + given
 
     assert embedder(endpoint, url=url).encode(["abc"])
@@ -109,7 +117,12 @@ def test_the_length_is_the_models_own_unless_one_is_asked_for(endpoint: Endpoint
 def test_another_model_address_or_length_is_another_space(endpoint: Endpoint) -> None:
     models = [
         embedder(endpoint, **settings).model
-        for settings in ({}, {"model": "other"}, {"url": "http://127.0.0.1:1/v1"}, {"dimensions": 4})
+        for settings in (
+            {},
+            {"model": "other"},
+            {"url": "http://127.0.0.1:1/v1"},
+            {"dimensions": 4},
+        )
     ]
 
     assert len(set(models)) == 4
@@ -120,7 +133,9 @@ def test_an_endpoint_that_gives_no_indexes_is_taken_at_its_order(endpoint: Endpo
     rows = [{"embedding": [3.0, 4.0]}, {"embedding": [4.0, 3.0]}]
     endpoint.next = [raw(json.dumps({"data": rows}).encode())]
 
-    assert numbers(embedder(endpoint).encode(["one", "two"])) == pytest.approx(np.array([[0.6, 0.8], [0.8, 0.6]]))
+    assert numbers(embedder(endpoint).encode(["one", "two"])) == pytest.approx(
+        np.array([[0.6, 0.8], [0.8, 0.6]])
+    )
 
 
 def test_a_connection_that_the_endpoint_closed_in_between_is_made_anew(endpoint: Endpoint) -> None:
@@ -199,7 +214,10 @@ def test_an_endpoint_that_is_too_slow_is_not_waited_for(endpoint: Endpoint) -> N
 
     endpoint.always = wait
 
-    assert "did not answer within 0.2 seconds (KB_EMBEDDINGS_TIMEOUT)" in failure(endpoint, timeout=0.2).message
+    assert (
+        "did not answer within 0.2 seconds (KB_EMBEDDINGS_TIMEOUT)"
+        in failure(endpoint, timeout=0.2).message
+    )
 
 
 def test_an_endpoint_that_sends_byte_by_byte_has_no_more_time_than_others() -> None:
@@ -240,17 +258,41 @@ def test_an_endpoint_that_sends_byte_by_byte_has_no_more_time_than_others() -> N
         (b'{"data": [1, 2]}', "not a list of embeddings"),
         (b'{"data": [{"index": 0, "embedding": [1, 2]}]}', "1 vectors for 2 texts"),
         (b'{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}', "indexes"),
-        (b'{"data": [{"index": 0, "embedding": [1]}, {"index": "1", "embedding": [1]}]}', "indexes"),
-        (b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1]}]}', "1 numbers instead of 2"),
-        (b'{"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]}', "0 numbers instead of 1 to 8192"),
-        (b'{"data": [{"index": 0, "embedding": [NaN]}, {"index": 1, "embedding": [1]}]}', "finite numbers"),
-        (b'{"data": [{"index": 0, "embedding": [1e999]}, {"index": 1, "embedding": [1]}]}', "finite numbers"),
-        (b'{"data": [{"index": 0, "embedding": ["1"]}, {"index": 1, "embedding": [1]}]}', "finite numbers"),
+        (
+            b'{"data": [{"index": 0, "embedding": [1]}, {"index": "1", "embedding": [1]}]}',
+            "indexes",
+        ),
+        (
+            b'{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": [1]}]}',
+            "1 numbers instead of 2",
+        ),
+        (
+            b'{"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]}',
+            "0 numbers instead of 1 to 8192",
+        ),
+        (
+            b'{"data": [{"index": 0, "embedding": [NaN]}, {"index": 1, "embedding": [1]}]}',
+            "finite numbers",
+        ),
+        (
+            b'{"data": [{"index": 0, "embedding": [1e999]}, {"index": 1, "embedding": [1]}]}',
+            "finite numbers",
+        ),
+        (
+            b'{"data": [{"index": 0, "embedding": ["1"]}, {"index": 1, "embedding": [1]}]}',
+            "finite numbers",
+        ),
         (b'{"data": [{"index": 0}, {"index": 1}]}', "finite numbers"),
-        (b'{"data": [{"index": 0, "embedding": [1%s]}, {"index": 1, "embedding": [1]}]}' % (b"0" * 400), "finite numbers"),
+        (
+            b'{"data": [{"index": 0, "embedding": [1%s]}, {"index": 1, "embedding": [1]}]}'
+            % (b"0" * 400),
+            "finite numbers",
+        ),
     ],
 )
-def test_an_answer_that_cannot_be_right_is_an_error_that_says_what_was_wrong(endpoint: Endpoint, body: bytes, words: str) -> None:
+def test_an_answer_that_cannot_be_right_is_an_error_that_says_what_was_wrong(
+    endpoint: Endpoint, body: bytes, words: str
+) -> None:
     endpoint.always = raw(body)
 
     found = failure(endpoint)
@@ -269,7 +311,9 @@ def test_an_answer_without_an_end_is_not_read_to_it(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 307])
-def test_an_endpoint_that_refuses_is_asked_once_and_the_hint_says_what_to_check(endpoint: Endpoint, code: int) -> None:
+def test_an_endpoint_that_refuses_is_asked_once_and_the_hint_says_what_to_check(
+    endpoint: Endpoint, code: int
+) -> None:
     endpoint.always = status(code, f"Incorrect key\x1b[2J provided: {KEY}.", Location=endpoint.url)
 
     found = failure(endpoint)
@@ -279,13 +323,17 @@ def test_an_endpoint_that_refuses_is_asked_once_and_the_hint_says_what_to_check(
     assert (found.http_status, len(endpoint.bodies)) == (503, 1)
 
 
-def test_a_text_that_the_endpoint_refuses_is_no_reason_to_stop_with_the_others(endpoint: Endpoint) -> None:
+def test_a_text_that_the_endpoint_refuses_is_no_reason_to_stop_with_the_others(
+    endpoint: Endpoint,
+) -> None:
     endpoint.always = status(400, "input too long")
 
     assert failure(endpoint).http_status == 400
 
 
-def test_nothing_that_is_logged_holds_the_key(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_that_is_logged_holds_the_key(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     endpoint.next = [status(429, KEY, Retry_After="0")]
     with caplog.at_level(logging.DEBUG, logger="kb"):
         embedder(endpoint).encode(["one"])
@@ -368,7 +416,9 @@ def test_documents_are_embedded_and_found_by_meaning(chosen: Endpoint) -> None:
         assert space == {"model": f"openai:{chosen.url}/embeddings:tiny", "dimensions": 8}
 
 
-def test_while_the_endpoint_is_down_nothing_is_added_and_hybrid_search_goes_by_words(chosen: Endpoint) -> None:
+def test_while_the_endpoint_is_down_nothing_is_added_and_hybrid_search_goes_by_words(
+    chosen: Endpoint,
+) -> None:
     with connect() as engine:
         engine.add_note("the zebra crossing")
         chosen.always = status(503, "starting", Retry_After="0")
@@ -413,7 +463,9 @@ def test_health_asks_nothing_of_the_endpoint(chosen: Endpoint) -> None:
     assert chosen.bodies == []
 
 
-def test_without_an_address_text_is_kept_and_the_hint_says_what_to_set(chosen: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_address_text_is_kept_and_the_hint_says_what_to_set(
+    chosen: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KB_EMBEDDINGS_URL")
     with connect() as engine:
         engine.add_note("the zebra crossing")
@@ -436,4 +488,6 @@ def test_the_key_is_not_shown_by_the_command_line(chosen: Endpoint, kb_run: Run)
 def test_packed_vectors_are_little_endian_floats(endpoint: Endpoint) -> None:
     (found,) = embedder(endpoint).encode(["abc"])
 
-    assert sum(value * value for value in struct.unpack("<8f", found)) == pytest.approx(1.0, abs=1e-6)
+    assert sum(value * value for value in struct.unpack("<8f", found)) == pytest.approx(
+        1.0, abs=1e-6
+    )

@@ -16,12 +16,16 @@ from kb_testing.fixtures import Run
 
 
 @pytest.fixture
-def here(kb_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def here(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
     """The command line in this process, where a process for each of many commands would take long."""
     loggers = [logging.getLogger(), logging.getLogger("kb")]
     handlers, levels = loggers[0].handlers[:], [logger.level for logger in loggers]
 
-    def call(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        *arguments: str, stdin: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         capfd.readouterr()
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO(stdin))

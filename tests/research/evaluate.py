@@ -33,7 +33,10 @@ def accuracy(part: str, what: str) -> float:
 def table(part: str, what: str, names: tuple[str, ...]) -> str:
     found = confusion(part, what)
     lines = [f"| labelled, suggested → | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
-    lines += [f"| {label} | {' | '.join(str(found[label, guess]) for guess in names)} |" for label in names]
+    lines += [
+        f"| {label} | {' | '.join(str(found[label, guess]) for guess in names)} |"
+        for label in names
+    ]
     return "\n".join(lines)
 
 
@@ -44,7 +47,9 @@ def report() -> str:
 if __name__ == "__main__":
     sys.stdout.write(report() + "\n")
     for part in ("seen", "unseen"):
-        sys.stdout.write(f"{part}: kind {accuracy(part, 'kind'):.2f}, policy {accuracy(part, 'policy'):.2f}\n")
+        sys.stdout.write(
+            f"{part}: kind {accuracy(part, 'kind'):.2f}, policy {accuracy(part, 'policy'):.2f}\n"
+        )
     if "--wrong" in sys.argv:
         for row in labelled("seen"):
             guess = suggest(row["text"])

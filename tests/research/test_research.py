@@ -15,8 +15,17 @@ from kb_testing.fixtures import Install, Run
 
 TIDES = "# Tides\n\nTides rise and fall twice a day because of the moon.\n"
 LINES = [
-    {"text": "I think tides are overrated.", "url": "https://example.org/1", "title": "A blog", "source_type": "web"},
-    {"text": "“Time and tide wait for no man.” — Chaucer", "created_at": "2020-05-01", "tags": ["old", "sea"]},
+    {
+        "text": "I think tides are overrated.",
+        "url": "https://example.org/1",
+        "title": "A blog",
+        "source_type": "web",
+    },
+    {
+        "text": "“Time and tide wait for no man.” — Chaucer",
+        "created_at": "2020-05-01",
+        "tags": ["old", "sea"],
+    },
     {"title": "nothing to find"},
 ]
 
@@ -32,7 +41,9 @@ def outside(tmp_path: Path) -> Path:
     folder = tmp_path / "outside"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "tides.md").write_text(TIDES, encoding="utf-8")
-    (folder / "found.ndjson").write_text("\n".join(json.dumps(line) for line in LINES), encoding="utf-8")
+    (folder / "found.ndjson").write_text(
+        "\n".join(json.dumps(line) for line in LINES), encoding="utf-8"
+    )
     (folder / "picture.png").write_bytes(b"\x89PNG tides")
     return folder
 
@@ -51,7 +62,9 @@ def texts(found: dict[str, Any]) -> list[str]:
 # R1
 
 
-def test_r1_links_are_not_followed_and_a_deep_line_costs_its_file(engine: Engine, outside: Path, tmp_path: Path) -> None:
+def test_r1_links_are_not_followed_and_a_deep_line_costs_its_file(
+    engine: Engine, outside: Path, tmp_path: Path
+) -> None:
     (tmp_path / "secret.md").write_text("the tides of the secret", encoding="utf-8")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "secret.md").write_text("the tides of another secret", encoding="utf-8")
@@ -59,7 +72,11 @@ def test_r1_links_are_not_followed_and_a_deep_line_costs_its_file(engine: Engine
     (outside / "folder").symlink_to(tmp_path / "other")
     (outside / "deep.ndjson").write_text("[" * 100_000, encoding="utf-8")
 
-    assert set(texts(engine.research_search("tides"))) == {TIDES.strip(), LINES[0]["text"], LINES[1]["text"]}
+    assert set(texts(engine.research_search("tides"))) == {
+        TIDES.strip(),
+        LINES[0]["text"],
+        LINES[1]["text"],
+    }
 
 
 def test_r1_the_store_and_files_that_were_not_added_are_searched(engine: Engine) -> None:
@@ -68,12 +85,25 @@ def test_r1_the_store_and_files_that_were_not_added_are_searched(engine: Engine)
     found = engine.research_search("tides")
 
     by_text = {result["snippet_text"]: result for result in found["results"]}
-    assert set(by_text) == {"Tides are caused by the moon.", TIDES.strip(), LINES[0]["text"], LINES[1]["text"]}
+    assert set(by_text) == {
+        "Tides are caused by the moon.",
+        TIDES.strip(),
+        LINES[0]["text"],
+        LINES[1]["text"],
+    }
     here = by_text["Tides are caused by the moon."]
-    assert (here["source"], here["source_type"], here["source_title"]) == ("store", "manual", "Moon")
+    assert (here["source"], here["source_type"], here["source_title"]) == (
+        "store",
+        "manual",
+        "Moon",
+    )
     assert here["chunk_id"] and here["document_id"]
     there = by_text[LINES[0]["text"]]
-    assert (there["source_type"], there["source_ref"], there["source_title"]) == ("web", "https://example.org/1", "A blog")
+    assert (there["source_type"], there["source_ref"], there["source_title"]) == (
+        "web",
+        "https://example.org/1",
+        "A blog",
+    )
     assert (there["suggested_kind"], there["suggested_policy"]) == ("angle", "inspiration_only")
     assert by_text[LINES[1]["text"]]["suggested_kind"] == "quote"
     assert there["chunk_id"] is None
@@ -101,7 +131,9 @@ def test_r1_snippets_are_whole(engine: Engine) -> None:
     ],
     ids=str,
 )
-def test_r1_filters_narrow_every_source(engine: Engine, filters: dict[str, Any], expected: set[str]) -> None:
+def test_r1_filters_narrow_every_source(
+    engine: Engine, filters: dict[str, Any], expected: set[str]
+) -> None:
     engine.add_note("Tides of the note.", tags=["noted"])
     engine.add_file("a.md", b"Tides of the file.", path="papers/a.md")
 
@@ -115,14 +147,22 @@ def test_r1_the_limit_is_kept_and_the_best_come_first(engine: Engine) -> None:
     found = engine.research_search("tides", limit=3)["results"]
 
     assert len(found) == 3
-    assert [result["score"] for result in found] == sorted((result["score"] for result in found), reverse=True)
+    assert [result["score"] for result in found] == sorted(
+        (result["score"] for result in found), reverse=True
+    )
 
 
-def test_r1_what_is_here_is_not_offered_by_another_source_and_least_of_all_what_was_pruned(engine: Engine) -> None:
+def test_r1_what_is_here_is_not_offered_by_another_source_and_least_of_all_what_was_pruned(
+    engine: Engine,
+) -> None:
     text = LINES[0]["text"]
     chunk = engine.research_add(text, "angle")["chunk_id"]
 
-    (result,) = [item for item in engine.research_search("tides overrated")["results"] if item["snippet_text"] == text]
+    (result,) = [
+        item
+        for item in engine.research_search("tides overrated")["results"]
+        if item["snippet_text"] == text
+    ]
     engine.deactivate_chunk(chunk)
 
     assert (result["source"], result["chunk_id"]) == ("store", chunk)
@@ -134,21 +174,30 @@ def test_r1_what_somebody_decided_is_suggested_again(engine: Engine) -> None:
     chunk = engine.get_document_chunks(number)[0]["id"]
     engine.reclassify_chunk(chunk, "example")
 
-    found = {item["chunk_id"]: item for item in engine.research_search("tides fact of life")["results"]}
+    found = {
+        item["chunk_id"]: item for item in engine.research_search("tides fact of life")["results"]
+    }
 
     assert found[chunk]["suggested_kind"] == "example"
 
 
 def test_r1_a_model_is_not_given_what_it_must_never_generate_from(engine: Engine) -> None:
-    chunk = engine.research_add("Secret tides of the bay.", "fact", usage_policy="never_generate")["chunk_id"]
+    chunk = engine.research_add("Secret tides of the bay.", "fact", usage_policy="never_generate")[
+        "chunk_id"
+    ]
 
     assert chunk in {item["chunk_id"] for item in engine.research_search("secret tides")["results"]}
-    assert chunk not in {item["chunk_id"] for item in engine.read_by("model").research_search("secret tides")["results"]}
+    assert chunk not in {
+        item["chunk_id"]
+        for item in engine.read_by("model").research_search("secret tides")["results"]
+    }
 
 
 def test_r1_a_changed_file_is_read_again(engine: Engine, outside: Path) -> None:
     engine.research_search("tides")
-    (outside / "deep" / "tides.md").write_text("# Moles\n\nMoles dig in the dark.\n", encoding="utf-8")
+    (outside / "deep" / "tides.md").write_text(
+        "# Moles\n\nMoles dig in the dark.\n", encoding="utf-8"
+    )
 
     assert "Moles dig in the dark." in texts(engine.research_search("moles"))[0]
 
@@ -159,7 +208,9 @@ def test_r1_a_file_that_cannot_be_read_costs_itself_only(engine: Engine, outside
     assert LINES[0]["text"] in texts(engine.research_search("tides"))
 
 
-def test_r1_a_source_of_a_plugin_is_asked_and_one_that_fails_is_said(kb_home: Path, kb_plugin: Install) -> None:
+def test_r1_a_source_of_a_plugin_is_asked_and_one_that_fails_is_said(
+    kb_home: Path, kb_plugin: Install
+) -> None:
     source = """
 from kb_framework import api, hookimpl
 
@@ -180,7 +231,10 @@ class Broken:
         found = engine.research_search("tides")
 
     assert texts(found) == ["The almanac knows tides."]
-    assert found["hint"] == "broken was left out: plugin 'almanac' failed in the research source 'broken': RuntimeError"
+    assert (
+        found["hint"]
+        == "broken was left out: plugin 'almanac' failed in the research source 'broken': RuntimeError"
+    )
 
 
 def test_r1_searches_are_kept_with_their_results(engine: Engine) -> None:
@@ -204,7 +258,9 @@ def test_r1_old_searches_go_as_the_setting_says(kb_home: Path, monkeypatch) -> N
         engine.research_search("tides")
     kb = open_kb()
     with kb.store.write() as tx:
-        tx.execute(sa.text("UPDATE saved_research_items SET created_at = '2020-01-01T00:00:00.000000Z'"))
+        tx.execute(
+            sa.text("UPDATE saved_research_items SET created_at = '2020-01-01T00:00:00.000000Z'")
+        )
     kb.close()
     monkeypatch.setenv("KB_RESEARCH_KEEP_DAYS", "30")
 
@@ -227,7 +283,9 @@ def test_r1_old_searches_go_as_the_setting_says(kb_home: Path, monkeypatch) -> N
         ({"query": "x", "filters": {"tags": []}}, "filters.tags"),
     ],
 )
-def test_r1_bad_input_is_400_and_names_the_field(kb_engine: Engine, body: dict[str, Any], field: str) -> None:
+def test_r1_bad_input_is_400_and_names_the_field(
+    kb_engine: Engine, body: dict[str, Any], field: str
+) -> None:
     error = refused(lambda: kb_engine.post("/research/search", body))
 
     assert (error.http_status, error.body["field"]) == (400, field)
@@ -236,7 +294,9 @@ def test_r1_bad_input_is_400_and_names_the_field(kb_engine: Engine, body: dict[s
 # R2
 
 
-def test_r2_an_added_snippet_is_a_chunk_of_the_kind_that_was_said_and_found_at_once(kb_engine: Engine) -> None:
+def test_r2_an_added_snippet_is_a_chunk_of_the_kind_that_was_said_and_found_at_once(
+    kb_engine: Engine,
+) -> None:
     added = kb_engine.request(
         "POST",
         "/research/add-to-knowledge",
@@ -270,11 +330,15 @@ def test_r2_an_added_snippet_is_a_chunk_of_the_kind_that_was_said_and_found_at_o
     assert (event["event_type"], event["reason"]) == ("added_from_research", "for the brochure")
     assert event["after"]["chunk_kind"] == "quote"
     for mode in ("lexical", "vector", "hybrid"):
-        assert body["chunk_id"] in {hit["chunk_id"] for hit in kb_engine.search("spring tides", mode=mode)["hits"]}
+        assert body["chunk_id"] in {
+            hit["chunk_id"] for hit in kb_engine.search("spring tides", mode=mode)["hits"]
+        }
 
 
 def test_r2_without_a_kind_nothing_is_added(kb_engine: Engine) -> None:
-    error = refused(lambda: kb_engine.post("/research/add-to-knowledge", {"snippet_text": "Spring tides."}))
+    error = refused(
+        lambda: kb_engine.post("/research/add-to-knowledge", {"snippet_text": "Spring tides."})
+    )
 
     assert (error.http_status, error.body["field"]) == (400, "chunk_kind")
     assert kb_engine.list_chunks(status="all")["meta"]["total"] == 0
@@ -291,7 +355,9 @@ def test_r2_a_long_snippet_stays_one_chunk(kb_engine: Engine) -> None:
 def test_r2_the_same_text_again_exists(kb_engine: Engine) -> None:
     first = kb_engine.research_add("Neap tides are small.", "fact")
     reply = kb_engine.request(
-        "POST", "/research/add-to-knowledge", json_body={"snippet_text": "  Neap tides are small.\n", "chunk_kind": "angle"}
+        "POST",
+        "/research/add-to-knowledge",
+        json_body={"snippet_text": "  Neap tides are small.\n", "chunk_kind": "angle"},
     )
 
     assert (reply.status, json.loads(reply.body)) == (200, {**first, "status": "exists"})
@@ -317,10 +383,14 @@ def test_r2_re_adding_does_not_undo_pruning(kb_engine: Engine) -> None:
     assert (error.http_status, error.body["chunk_id"]) == (409, added["chunk_id"])
     assert f"kb chunks activate {added['chunk_id']}" in str(error.hint)
     kb_engine.delete_document(added["document_id"])
-    assert refused(lambda: kb_engine.research_add("Neap tides are small.", "fact")).http_status == 409
+    assert (
+        refused(lambda: kb_engine.research_add("Neap tides are small.", "fact")).http_status == 409
+    )
 
 
-def test_r2_what_is_said_now_counts_more_than_what_was_said_of_a_text_that_is_gone(kb_engine: Engine) -> None:
+def test_r2_what_is_said_now_counts_more_than_what_was_said_of_a_text_that_is_gone(
+    kb_engine: Engine,
+) -> None:
     added = kb_engine.research_add("Neap tides are small.", "angle")
     kb_engine.delete_document(added["document_id"])
 
@@ -343,7 +413,9 @@ def test_r2_what_is_said_now_counts_more_than_what_was_said_of_a_text_that_is_go
         ({"is_active": False}, "is_active"),
     ],
 )
-def test_r2_bad_input_is_400_and_names_the_field(kb_engine: Engine, fields: dict[str, Any], field: str) -> None:
+def test_r2_bad_input_is_400_and_names_the_field(
+    kb_engine: Engine, fields: dict[str, Any], field: str
+) -> None:
     body = {"snippet_text": "Tides.", "chunk_kind": "fact", **fields}
 
     error = refused(lambda: kb_engine.post("/research/add-to-knowledge", body))
@@ -361,7 +433,10 @@ def test_r3_searches_and_additions_are_limited_each_for_itself(kb_home: Path, mo
         for _ in range(2):
             engine.research_search("tides")
         reply = engine._transport.send(
-            "POST", "/api/v1/research/search", {"Content-Type": "application/json"}, b'{"query": "tides"}'
+            "POST",
+            "/api/v1/research/search",
+            {"Content-Type": "application/json"},
+            b'{"query": "tides"}',
         )
         assert reply.status == 429
         assert 1 <= int(reply.headers["retry-after"]) <= 60
@@ -389,7 +464,11 @@ def test_r3_the_limits_are_those_of_the_contract_by_default() -> None:
 
     settings = ResearchSettings()
 
-    assert (settings.search_per_minute, settings.add_per_minute, settings.add_per_day) == (30, 20, 500)
+    assert (settings.search_per_minute, settings.add_per_minute, settings.add_per_day) == (
+        30,
+        20,
+        500,
+    )
 
 
 # R4
@@ -400,7 +479,9 @@ def test_r4_by_command(kb_home: Path, here: Run, outside: Path) -> None:
     assert found.returncode == 0, found.stderr
     assert "overrated" in found.stdout
 
-    added = here("research", "add", "Tides rise.", "--kind", "fact", "--source-type", "web", "--json")
+    added = here(
+        "research", "add", "Tides rise.", "--kind", "fact", "--source-type", "web", "--json"
+    )
     assert json.loads(added.stdout)["status"] == "created"
     piped = here("research", "add", "--kind", "angle", stdin="Tides fall.")
     assert piped.stdout.startswith("added chunk ")
@@ -415,13 +496,19 @@ def test_r4_by_tool(kb_engine: Engine) -> None:
     from kb_framework.plugins import Plugins
 
     tools = bind_tools(Plugins(read_bootstrap()), "write")
-    added = _call(tools["kb_research_add"], lambda: kb_engine, {"snippet_text": "Tides rise.", "chunk_kind": "fact"})
+    added = _call(
+        tools["kb_research_add"],
+        lambda: kb_engine,
+        {"snippet_text": "Tides rise.", "chunk_kind": "fact"},
+    )
     missing = _call(tools["kb_research_add"], lambda: kb_engine, {"snippet_text": "Tides fall."})
     found = _call(tools["kb_research_search"], lambda: kb_engine, {"query": "tides", "limit": 5})
 
     assert not added.is_error
     assert missing.is_error
-    assert [item["snippet_text"] for item in json.loads(found.content[0].text)["results"]] == ["Tides rise."]
+    assert [item["snippet_text"] for item in json.loads(found.content[0].text)["results"]] == [
+        "Tides rise."
+    ]
 
 
 def test_r4_without_the_knowledge_plugin_nothing_is_offered(kb_home: Path, monkeypatch) -> None:
@@ -430,5 +517,9 @@ def test_r4_without_the_knowledge_plugin_nothing_is_offered(kb_home: Path, monke
         plugins = engine.get("/health")["plugins"]
         loaded = plugins.pop("loaded")
         assert plugins == {"failed": {}, "errors": {}}
-        assert [name for name, words in loaded.items() if not words.startswith("active ")] == ["knowledge"]
-        assert refused(lambda: engine.post("/research/search", {"query": "tides"})).http_status == 404
+        assert [name for name, words in loaded.items() if not words.startswith("active ")] == [
+            "knowledge"
+        ]
+        assert (
+            refused(lambda: engine.post("/research/search", {"query": "tides"})).http_status == 404
+        )

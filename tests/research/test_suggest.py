@@ -14,7 +14,9 @@ DOCS = Path(__file__).parents[2] / "docs" / "research.md"
 
 @pytest.fixture
 def evaluate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("research_evaluate", Path(__file__).parent / "evaluate.py")
+    spec = importlib.util.spec_from_file_location(
+        "research_evaluate", Path(__file__).parent / "evaluate.py"
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -42,6 +44,8 @@ def test_r1_the_page_shows_the_tables_as_they_are(evaluate: ModuleType) -> None:
         assert table in page, "run: python tests/research/evaluate.py"
 
 
-@pytest.mark.parametrize("text", ["", "\n", "?", "”", "x" * 10_000, "“" * 5_000, "a " * 5_000, "\n    x" * 2_000])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "?", "”", "x" * 10_000, "“" * 5_000, "a " * 5_000, "\n    x" * 2_000]
+)
 def test_r1_any_text_gets_a_suggestion_quickly(text: str) -> None:
     assert suggest(text).kind in {"fact", "angle", "example", "quote"}

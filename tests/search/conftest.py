@@ -14,17 +14,35 @@ from kb_testing.fixtures import StoreOf
 
 NOTES: list[tuple[str, dict[str, Any]]] = [
     ("Access keys are rotated every 90 days.", {"title": "Keys", "tags": ["ops", "security"]}),
-    ("Backups run every night; keys to the vault are not in them.", {"title": "Backups", "tags": ["ops"]}),
-    ("백업정책은 매일 밤 실행된다. 열쇠는 90일마다 바꾼다.", {"title": "백업", "tags": ["ko"], "lang": "ko"}),
-    ("毎晩バックアップを取る。鍵は九十日ごとに交換する。", {"title": "バックアップ", "tags": ["ja"], "lang": "ja"}),
-    ("A generated summary about keys.", {"title": "Summary", "trust": "generated", "doc_type": "summary"}),
-    ("Second-hand words about keys.", {"title": "Hearsay", "trust": "secondary", "tags": ["security"], "lang": "pt-BR"}),
+    (
+        "Backups run every night; keys to the vault are not in them.",
+        {"title": "Backups", "tags": ["ops"]},
+    ),
+    (
+        "백업정책은 매일 밤 실행된다. 열쇠는 90일마다 바꾼다.",
+        {"title": "백업", "tags": ["ko"], "lang": "ko"},
+    ),
+    (
+        "毎晩バックアップを取る。鍵は九十日ごとに交換する。",
+        {"title": "バックアップ", "tags": ["ja"], "lang": "ja"},
+    ),
+    (
+        "A generated summary about keys.",
+        {"title": "Summary", "trust": "generated", "doc_type": "summary"},
+    ),
+    (
+        "Second-hand words about keys.",
+        {"title": "Hearsay", "trust": "secondary", "tags": ["security"], "lang": "pt-BR"},
+    ),
 ]
 FILES = [
     ("src/main.md", b"# Main\n\n## Start\n\nThe keys of the source tree.\n"),
     ("src/deep/inner/tool.md", b"# Tool\n\nKeys in a deep folder.\n"),
     ("docs/keys.txt", b"Keys in plain text, without any heading."),
-    ("docs/2026-01-a.html", b"<html><head><title>Page</title></head><body><h1>Page</h1><p>Keys on a page.</p></body></html>"),
+    (
+        "docs/2026-01-a.html",
+        b"<html><head><title>Page</title></head><body><h1>Page</h1><p>Keys on a page.</p></body></html>",
+    ),
 ]
 
 

@@ -20,8 +20,14 @@ from kb_testing.fixtures import Run
 Wire = Callable[[Engine], Callable[[Any], None]]
 
 
-def test_s5_results_come_in_order_with_their_queries_as_received(corpus: Engine, wire: Wire) -> None:
-    queries = [{"query": "keys", "mode": "lexical", "k": 2}, {"query": "백업"}, {"k": 1, "query": "backups", "tag": None}]
+def test_s5_results_come_in_order_with_their_queries_as_received(
+    corpus: Engine, wire: Wire
+) -> None:
+    queries = [
+        {"query": "keys", "mode": "lexical", "k": 2},
+        {"query": "백업"},
+        {"k": 1, "query": "backups", "tag": None},
+    ]
     found = corpus.bulk_search(queries)
 
     wire(corpus)(found)
@@ -58,7 +64,9 @@ def test_s6_a_query_that_fails_fails_alone(corpus: Engine, wire: Wire) -> None:
         wire(corpus)(item)
         assert item["query"] == given
         assert item["response"] is None
-        assert item["error"]["code"] == ("invalid_cursor" if isinstance(given, dict) and "cursor" in given else "invalid_input")
+        assert item["error"]["code"] == (
+            "invalid_cursor" if isinstance(given, dict) and "cursor" in given else "invalid_input"
+        )
 
 
 def test_s6_an_unknown_media_is_no_error(corpus: Engine) -> None:
@@ -83,7 +91,9 @@ def test_s6_a_hundred_is_the_most_and_none_is_fine(corpus: Engine, wire: Wire) -
     assert refused.value.body["message"] == "queries: max 100 items"
 
 
-@pytest.mark.parametrize("body", [{}, {"queries": None}, {"queries": "keys"}, {"queries": {}}, {"queries": [], "k": 5}])
+@pytest.mark.parametrize(
+    "body", [{}, {"queries": None}, {"queries": "keys"}, {"queries": {}}, {"queries": [], "k": 5}]
+)
 def test_s6_a_call_that_is_wrong_as_a_whole_is_400(corpus: Engine, body: dict[str, Any]) -> None:
     with pytest.raises(EngineError) as refused:
         corpus.post("/search/bulk", body)
@@ -99,12 +109,16 @@ def test_s7_many_queries_in_parallel_answer_as_each_alone(corpus: Engine) -> Non
     for query, item in list(zip(queries, found["results"], strict=True))[::9]:
         alone = corpus.post("/search", query)
         # A batch may round a vector otherwise than a text alone.
-        assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [hit["chunk_id"] for hit in alone["hits"]]
+        assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [
+            hit["chunk_id"] for hit in alone["hits"]
+        ]
         scores = [hit["score"] for hit in item["response"]["hits"]]
         assert scores == pytest.approx([hit["score"] for hit in alone["hits"]], abs=1e-3)
 
 
-def test_s7_many_queries_answer_as_each_alone_where_there_is_a_side_index(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s7_many_queries_answer_as_each_alone_where_there_is_a_side_index(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_SIDE_INDEX_MIN_CHUNKS", "20")
     words = ["zebra", "backup", "harbour", "vault", "keys", "night"]
     asked: list[dict[str, Any]] = [
@@ -114,9 +128,18 @@ def test_s7_many_queries_answer_as_each_alone_where_there_is_a_side_index(kb_hom
         {"tags": ["nowhere"]},
         {},
     ]
-    asked = [{**filters, "mode": mode, "k": k} for filters in asked for mode in ("lexical", "vector", "hybrid") for k in (1, 7)]
+    asked = [
+        {**filters, "mode": mode, "k": k}
+        for filters in asked
+        for mode in ("lexical", "vector", "hybrid")
+        for k in (1, 7)
+    ]
     queries = [{"query": f"{words[n % 6]} {words[n % 5]}", **one} for n, one in enumerate(asked)]
-    queries += [{"query": "zebra", "k": 0}, {"query": "zebra", "cursor": "x"}, {"query": "zebra", "nosuch": 1}]
+    queries += [
+        {"query": "zebra", "k": 0},
+        {"query": "zebra", "cursor": "x"},
+        {"query": "zebra", "nosuch": 1},
+    ]
     with connect() as engine:
         for number in range(40):
             text = f"{words[number % 6]} and {words[number % 4]}, number {number}"
@@ -130,10 +153,16 @@ def test_s7_many_queries_answer_as_each_alone_where_there_is_a_side_index(kb_hom
             except EngineError as error:
                 assert item["error"]["code"] == error.code
                 continue
-            assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [hit["chunk_id"] for hit in alone["hits"]]
-            assert [hit["snippet"] for hit in item["response"]["hits"]] == [hit["snippet"] for hit in alone["hits"]]
+            assert [hit["chunk_id"] for hit in item["response"]["hits"]] == [
+                hit["chunk_id"] for hit in alone["hits"]
+            ]
+            assert [hit["snippet"] for hit in item["response"]["hits"]] == [
+                hit["snippet"] for hit in alone["hits"]
+            ]
             scores = [hit["score"] for hit in alone["hits"]]
-            assert [hit["score"] for hit in item["response"]["hits"]] == pytest.approx(scores, abs=1e-3)
+            assert [hit["score"] for hit in item["response"]["hits"]] == pytest.approx(
+                scores, abs=1e-3
+            )
             assert item["response"]["next_cursor"] == alone["next_cursor"]
 
 
@@ -165,7 +194,10 @@ def test_s7_a_budget_over_the_call_sends_a_text_once(corpus: Engine, wire: Wire)
 
 @pytest.mark.parametrize("max_tokens", [1, 600, 1200, 2500, 5000])
 def test_s7_the_budget_of_the_call_is_kept(corpus: Engine, wire: Wire, max_tokens: int) -> None:
-    queries = [{"query": query, "k": 8, "snippet_chars": 200} for query in ("keys", "backups", "백업", "words")]
+    queries = [
+        {"query": query, "k": 8, "snippet_chars": 200}
+        for query in ("keys", "backups", "백업", "words")
+    ]
     found = corpus.bulk_search(queries, max_tokens=max_tokens)
 
     wire(corpus)(found)
@@ -186,7 +218,9 @@ def test_s7_what_the_budget_of_the_call_dropped_is_on_the_next_page(corpus: Engi
     rest = corpus.post("/search", {**query, "k": 100, "cursor": item["response"]["next_cursor"]})
 
     whole = corpus.post("/search", {**query, "k": 100})
-    assert shown + [hit["chunk_id"] for hit in rest["hits"]] == [hit["chunk_id"] for hit in whole["hits"]]
+    assert shown + [hit["chunk_id"] for hit in rest["hits"]] == [
+        hit["chunk_id"] for hit in whole["hits"]
+    ]
 
 
 # Without an embedder
@@ -201,7 +235,13 @@ def test_s8_without_an_embedder_hybrid_says_so_and_vector_fails(
     with connect() as engine:
         engine.add_note("keys are rotated")
         single = engine.search("keys")
-        found = engine.bulk_search([{"query": "keys"}, {"query": "keys", "mode": "vector"}, {"query": "keys", "mode": "lexical"}])
+        found = engine.bulk_search(
+            [
+                {"query": "keys"},
+                {"query": "keys", "mode": "vector"},
+                {"query": "keys", "mode": "lexical"},
+            ]
+        )
         with pytest.raises(EngineError) as refused:
             engine.search("keys", mode="vector")
         wire(engine)(found)
@@ -219,7 +259,10 @@ def test_s8_without_an_embedder_hybrid_says_so_and_vector_fails(
 
 
 def lines(*queries: Any) -> str:
-    return "".join(query if isinstance(query, str) else json.dumps(query, ensure_ascii=False) + "\n" for query in queries)
+    return "".join(
+        query if isinstance(query, str) else json.dumps(query, ensure_ascii=False) + "\n"
+        for query in queries
+    )
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +270,9 @@ def here(corpus: Engine) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`kb` as a process of its own, over the shared corpus."""
     corpus_of = {name: value for name, value in os.environ.items() if name.startswith("KB_")}
 
-    def run(*arguments: str, stdin: str = "", binary: bytes | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, stdin: str = "", binary: bytes | None = None
+    ) -> subprocess.CompletedProcess[str]:
         if binary is None:
             return shared().run(arguments, stdin, **corpus_of)
         done = subprocess.run(
@@ -236,12 +281,16 @@ def here(corpus: Engine) -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             env={**os.environ, **corpus_of},
         )
-        return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(
+            arguments, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
 
     return run
 
 
-def test_s5_bulk_json_puts_results_on_stdout_and_the_summary_on_stderr(here: Run, corpus: Engine, wire: Wire) -> None:
+def test_s5_bulk_json_puts_results_on_stdout_and_the_summary_on_stderr(
+    here: Run, corpus: Engine, wire: Wire
+) -> None:
     queries = [{"query": "keys", "k": 1}, {"query": "keys", "trust_min": "best"}, {"query": "백업"}]
     done = here("search", "--bulk", "--json", stdin=lines(*queries))
 
@@ -253,11 +302,20 @@ def test_s5_bulk_json_puts_results_on_stdout_and_the_summary_on_stderr(here: Run
         assert (item["response"] is None) != (item["error"] is None)
     summary = json.loads(done.stderr)
     wire(corpus)(summary)
-    assert summary == {"schema_version": "bulk_search_summary.v1", "total": 3, "succeeded": 2, "failed": 1}
+    assert summary == {
+        "schema_version": "bulk_search_summary.v1",
+        "total": 3,
+        "succeeded": 2,
+        "failed": 1,
+    }
 
 
 def test_s6_bulk_without_json_is_for_people(here: Run) -> None:
-    done = here("search", "--bulk", stdin=lines({"query": "keys", "k": 1}, "\n", {"query": "x", "k": 0}, {"query": "backups"}))
+    done = here(
+        "search",
+        "--bulk",
+        stdin=lines({"query": "keys", "k": 1}, "\n", {"query": "x", "k": 0}, {"query": "backups"}),
+    )
 
     assert done.returncode == 0
     assert "Access keys are rotated" in done.stdout
@@ -273,7 +331,12 @@ def test_s6_nothing_on_stdin_is_nothing_to_do(here: Run) -> None:
     done = here("search", "--bulk", "--json")
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert json.loads(done.stderr) == {"schema_version": "bulk_search_summary.v1", "total": 0, "succeeded": 0, "failed": 0}
+    assert json.loads(done.stderr) == {
+        "schema_version": "bulk_search_summary.v1",
+        "total": 0,
+        "succeeded": 0,
+        "failed": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -287,7 +350,9 @@ def test_s6_nothing_on_stdin_is_nothing_to_do(here: Run) -> None:
     ],
     ids=["words", "cut short", "NaN", "UTF-8", "101"],
 )
-def test_s6_bad_input_is_exit_2_with_nothing_on_stdout(here: Any, corpus: Engine, wire: Wire, stdin: bytes, says: str) -> None:
+def test_s6_bad_input_is_exit_2_with_nothing_on_stdout(
+    here: Any, corpus: Engine, wire: Wire, stdin: bytes, says: str
+) -> None:
     done = here("search", "--bulk", "--json", binary=stdin)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -298,7 +363,20 @@ def test_s6_bad_input_is_exit_2_with_nothing_on_stdout(here: Any, corpus: Engine
 
 
 def test_s6_flags_of_a_single_search_are_ignored_with_a_warning(here: Run) -> None:
-    flags = ("words", "--mode", "lexical", "-k", "1", "--type", "x", "--path-glob", "y", "--trace", "--max-tokens", "5")
+    flags = (
+        "words",
+        "--mode",
+        "lexical",
+        "-k",
+        "1",
+        "--type",
+        "x",
+        "--path-glob",
+        "y",
+        "--trace",
+        "--max-tokens",
+        "5",
+    )
     done = here("search", *flags, "--bulk", "--json", stdin=lines({"query": "keys", "k": 3}))
 
     assert done.returncode == 0
@@ -310,7 +388,14 @@ def test_s6_flags_of_a_single_search_are_ignored_with_a_warning(here: Run) -> No
 
 
 def test_s7_the_budget_of_the_call_on_the_command_line(here: Run) -> None:
-    done = here("search", "--bulk", "--json", "--total-tokens", "700", stdin=lines({"query": "keys"}, {"query": "backups"}))
+    done = here(
+        "search",
+        "--bulk",
+        "--json",
+        "--total-tokens",
+        "700",
+        stdin=lines({"query": "keys"}, {"query": "backups"}),
+    )
 
     items = [json.loads(line) for line in done.stdout.splitlines()]
     assert any(item["response"]["truncated"] for item in items)

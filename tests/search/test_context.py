@@ -12,8 +12,14 @@ from kb_framework.client import Engine, connect
 def test_title_and_headings_come_first_unless_the_text_has_them() -> None:
     headings = {"heading_path": ["Ops", "Keys"]}
 
-    assert embedded_text("manual.md", "Rotated monthly.", headings) == "manual.md\nOps\nKeys\nRotated monthly."
-    assert embedded_text("manual.md", "## Keys\n\nRotated monthly.", headings) == "manual.md\nOps\n## Keys\n\nRotated monthly."
+    assert (
+        embedded_text("manual.md", "Rotated monthly.", headings)
+        == "manual.md\nOps\nKeys\nRotated monthly."
+    )
+    assert (
+        embedded_text("manual.md", "## Keys\n\nRotated monthly.", headings)
+        == "manual.md\nOps\n## Keys\n\nRotated monthly."
+    )
     assert embedded_text("Rotated mon…", "Rotated monthly.", {}) == "Rotated monthly."
     assert embedded_text("Ops", "Rotated.", {"heading_path": ["Ops"]}) == "Ops\nRotated."
 

@@ -16,7 +16,10 @@ EVERYTHING = {"Keys", "Backups", "Summary", "Hearsay", "Main", "Tool", "keys.txt
 
 
 def found(engine: Engine, query: str = "keys", **options: Any) -> set[str]:
-    return {hit["title"] for hit in engine.search(query, **{"k": 100, "mode": "lexical", **options})["hits"]}
+    return {
+        hit["title"]
+        for hit in engine.search(query, **{"k": 100, "mode": "lexical", **options})["hits"]
+    }
 
 
 def test_s1_without_filters_everything_with_the_word_is_found(corpus: Engine) -> None:
@@ -68,7 +71,9 @@ def test_s1_without_filters_everything_with_the_word_is_found(corpus: Engine) ->
         ({"doc_type": "nothing"}, set()),
     ],
 )
-def test_s1_a_filter_lets_through_what_it_says(corpus: Engine, filters: dict[str, Any], expected: set[str]) -> None:
+def test_s1_a_filter_lets_through_what_it_says(
+    corpus: Engine, filters: dict[str, Any], expected: set[str]
+) -> None:
     assert found(corpus, **filters) == expected
     for mode in ("vector", "hybrid"):
         everyone = {item["title"] for item in corpus.list_documents(per_page=100)["data"]}
@@ -131,7 +136,9 @@ def test_s1_globs_mean_what_a_shell_means(pattern: str, yes: list[str], no: list
         ({"query": " "}, "query"),
     ],
 )
-def test_s1_what_is_wrong_is_400_and_named(corpus: Engine, body: dict[str, Any], field: str) -> None:
+def test_s1_what_is_wrong_is_400_and_named(
+    corpus: Engine, body: dict[str, Any], field: str
+) -> None:
     with pytest.raises(EngineError) as refused:
         corpus.post("/search", {"query": "keys", **body})
 
@@ -143,7 +150,11 @@ def test_s1_what_is_wrong_is_400_and_named(corpus: Engine, body: dict[str, Any],
 
 def test_s1_a_broad_filter_and_a_narrow_one_lose_no_hits(kb_engine: Engine) -> None:
     for number in range(40):
-        kb_engine.add_note(f"alpha beta {number}", title=str(number), tags=["all", *(["few"] if number % 10 == 0 else [])])
+        kb_engine.add_note(
+            f"alpha beta {number}",
+            title=str(number),
+            tags=["all", *(["few"] if number % 10 == 0 else [])],
+        )
 
     for mode in MODES:
         assert len(found(kb_engine, "alpha", mode=mode, tag=["all"])) == 40
@@ -162,14 +173,25 @@ def test_facets_count_the_documents_that_match_under_the_filters(corpus: Engine)
     assert sum(counts("media").values()) == len(EVERYTHING)
     assert counts("media")["html"] == 1
     assert counts("lang")["pt-BR"] == 1
-    assert [item["count"] for item in facets["tag"]] == sorted((item["count"] for item in facets["tag"]), reverse=True)
+    assert [item["count"] for item in facets["tag"]] == sorted(
+        (item["count"] for item in facets["tag"]), reverse=True
+    )
     narrowed = corpus.search("keys", mode="lexical", k=1, facets=True, tag=["ops"])["facets"]
     assert narrowed["documents"] == 2
     assert corpus.search("nosuchword", mode="lexical", facets=True)["facets"]["documents"] == 0
-    assert corpus.search("keys", facets=True)["facets"]["documents"] == len(corpus.list_documents(per_page=100)["data"])
-    assert corpus.search("keys -backups", syntax=True, mode="lexical", facets=True)["facets"]["documents"] == len(EVERYTHING) - 1
+    assert corpus.search("keys", facets=True)["facets"]["documents"] == len(
+        corpus.list_documents(per_page=100)["data"]
+    )
+    assert (
+        corpus.search("keys -backups", syntax=True, mode="lexical", facets=True)["facets"][
+            "documents"
+        ]
+        == len(EVERYTHING) - 1
+    )
     assert "facets" not in corpus.search("keys")
 
 
 def test_the_estimate_of_tokens_is_additive() -> None:
-    assert token_count("word " * 8) + token_count("백업" * 4) == token_count("word " * 8 + "백업" * 4)
+    assert token_count("word " * 8) + token_count("백업" * 4) == token_count(
+        "word " * 8 + "백업" * 4
+    )

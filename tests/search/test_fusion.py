@@ -16,21 +16,30 @@ LIMIT = 20
 def fuse(lists, limit, weights, contexts=None):
     columns = {name: Candidates.of(found) for name, found in lists.items()}
     hits = list(fusion.fuse(columns, limit, weights, contexts))
-    arrays = {name: Candidates(np.array(found.chunks), np.array(found.scores)) for name, found in columns.items()}
+    arrays = {
+        name: Candidates(np.array(found.chunks), np.array(found.scores))
+        for name, found in columns.items()
+    }
     assert list(fusion.fuse(arrays, limit, weights, contexts)) == hits
     return hits
 
 
 def lists(low: float, high: float):
     scores = st.dictionaries(st.integers(1, 40), st.floats(low, high), max_size=LIMIT)
-    return scores.map(lambda found: [Candidate(*pair) for pair in sorted(found.items(), key=lambda pair: -pair[1])])
+    return scores.map(
+        lambda found: [
+            Candidate(*pair) for pair in sorted(found.items(), key=lambda pair: -pair[1])
+        ]
+    )
 
 
 @given(lists(0, 40), lists(-1, 1))
 def test_every_chunk_of_every_list_is_there_once(lexical, vector) -> None:
     hits = fuse({"lexical": lexical, "vector": vector}, LIMIT, {})
 
-    assert sorted(hit.chunk for hit in hits) == sorted({candidate.chunk for candidate in [*lexical, *vector]})
+    assert sorted(hit.chunk for hit in hits) == sorted(
+        {candidate.chunk for candidate in [*lexical, *vector]}
+    )
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     for hit in hits:
         assert hit.ranks.keys() == hit.scores.keys() != set()
@@ -38,7 +47,9 @@ def test_every_chunk_of_every_list_is_there_once(lexical, vector) -> None:
 
 @given(lists(0.1, 40))
 def test_a_list_alone_keeps_its_order(lexical) -> None:
-    assert [hit.chunk for hit in fuse({"lexical": lexical, "vector": []}, LIMIT, {})] == [found.chunk for found in lexical]
+    assert [hit.chunk for hit in fuse({"lexical": lexical, "vector": []}, LIMIT, {})] == [
+        found.chunk for found in lexical
+    ]
 
 
 @given(lists(0, 40), lists(-1, 1))
@@ -53,7 +64,9 @@ def test_a_list_that_does_not_know_the_language_hardly_counts() -> None:
     vector = [Candidate(3, 0.9), Candidate(2, 0.8), Candidate(4, 0.1)]
 
     assert fuse({"lexical": lexical, "vector": vector}, LIMIT, {})[0].chunk == 2
-    assert [hit.chunk for hit in fuse({"lexical": lexical, "vector": vector}, LIMIT, {"vector": 0.1})][:2] == [1, 2]
+    assert [
+        hit.chunk for hit in fuse({"lexical": lexical, "vector": vector}, LIMIT, {"vector": 0.1})
+    ][:2] == [1, 2]
 
 
 def test_how_near_everything_is_to_a_model_does_not_matter() -> None:
@@ -62,7 +75,9 @@ def test_how_near_everything_is_to_a_model_does_not_matter() -> None:
     wide = [Candidate(chunk, 0.1 + 0.1 * place) for place, chunk in enumerate((7, 0, 4, 3))][::-1]
     narrow = [Candidate(chunk, 1 - (1 - score) / 5) for chunk, score in wide]
 
-    by_wide, by_narrow = (fuse({"lexical": lexical, "vector": found}, LIMIT, {}) for found in (wide, narrow))
+    by_wide, by_narrow = (
+        fuse({"lexical": lexical, "vector": found}, LIMIT, {}) for found in (wide, narrow)
+    )
 
     assert [hit.chunk for hit in by_wide] == [hit.chunk for hit in by_narrow]
 
@@ -84,7 +99,12 @@ def test_a_title_that_most_distant_chunks_have_too_evens_out_little() -> None:
     lexical = [Candidate(chunk, 10.0 - chunk) for chunk in range(10)]
     vector = [Candidate(9, 0.9), Candidate(20, 0.1)]
 
-    hits = fuse({"lexical": lexical, "vector": vector}, LIMIT, {}, lambda chunks: dict.fromkeys(chunks, "Meeting notes"))
+    hits = fuse(
+        {"lexical": lexical, "vector": vector},
+        LIMIT,
+        {},
+        lambda chunks: dict.fromkeys(chunks, "Meeting notes"),
+    )
 
     assert hits[0].chunk == 0
     assert next(place for place, hit in enumerate(hits) if hit.chunk == 9) < 5
@@ -94,7 +114,12 @@ def test_a_title_that_most_distant_chunks_have_too_evens_out_little() -> None:
 def test_a_context_loses_no_chunk_and_takes_nothing_from_any(lexical, vector, number) -> None:
     found = {"lexical": lexical, "vector": vector}
     before = {hit.chunk: hit for hit in fuse(found, LIMIT, {})}
-    after = {hit.chunk: hit for hit in fuse(found, LIMIT, {}, lambda chunks: {chunk: chunk % number for chunk in chunks})}
+    after = {
+        hit.chunk: hit
+        for hit in fuse(
+            found, LIMIT, {}, lambda chunks: {chunk: chunk % number for chunk in chunks}
+        )
+    }
 
     assert before.keys() == after.keys()
     for chunk, hit in after.items():
@@ -106,5 +131,10 @@ def test_where_vectors_do_not_count_no_context_is_read() -> None:
     def unasked(_):
         raise AssertionError("contexts were read")
 
-    fuse({"lexical": [Candidate(1, 1.0)], "vector": [Candidate(2, 0.5)]}, LIMIT, {"vector": 0.0}, unasked)
+    fuse(
+        {"lexical": [Candidate(1, 1.0)], "vector": [Candidate(2, 0.5)]},
+        LIMIT,
+        {"vector": 0.0},
+        unasked,
+    )
     fuse({"lexical": [Candidate(1, 1.0)], "vector": []}, LIMIT, {}, unasked)

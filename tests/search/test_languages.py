@@ -15,7 +15,10 @@ KOREAN = [
     "출장비는 돌아온 뒤에 영수증을 내면 지급된다",
     "장애가 나면 담당자가 십오 분 안에 응답한다",
 ]
-ENGLISH = [f"The people of department {number} meet on the first day of the month to talk about the work" for number in range(12)]
+ENGLISH = [
+    f"The people of department {number} meet on the first day of the month to talk about the work"
+    for number in range(12)
+]
 
 
 def hint(engine: Engine, query: str, **options) -> str | None:
@@ -45,10 +48,19 @@ def test_a_model_for_the_language_is_suggested_where_much_is_in_it(kb_engine: En
         kb_engine.add_note(text)
 
     said = hint(kb_engine, "냉장고 청소")
-    assert said and "kb models install multilingual" in said and "kb config set embedder multilingual" in said and "'ko'" in said
+    assert (
+        said
+        and "kb models install multilingual" in said
+        and "kb config set embedder multilingual" in said
+        and "'ko'" in said
+    )
     assert hint(kb_engine, "what is the fridge") is None
     assert hint(kb_engine, "냉장고 청소", mode="lexical") is None
-    checks = {check["message"] for check in kb_engine.get("/doctor")["checks"] if check["name"] == "embedder"}
+    checks = {
+        check["message"]
+        for check in kb_engine.get("/doctor")["checks"]
+        if check["name"] == "embedder"
+    }
     assert any("multilingual" in message for message in checks)
 
 
@@ -80,7 +92,9 @@ def test_vectors_of_another_language_do_not_outvote_the_words(kb_engine: Engine)
         assert kb_engine.search(words)["hits"][0]["snippet"] == text
 
 
-def test_an_embedder_that_names_no_languages_knows_them_all(kb_home, kb_plugin, monkeypatch) -> None:
+def test_an_embedder_that_names_no_languages_knows_them_all(
+    kb_home, kb_plugin, monkeypatch
+) -> None:
     kb_plugin(
         "ones",
         "from kb_framework import api, hookimpl\n"

@@ -36,7 +36,9 @@ def apart(count: int) -> dict[int, str]:
 def test_the_nearer_to_the_best_the_more_a_hit_is_lifted() -> None:
     vectors = {0: vector(1, 0), 1: vector(0, 1), 2: vector(1, 1), 3: vector(1, 0)}
 
-    assert lifted(hits(0.8, 0.4, 0.3, 0.2), vectors, apart(4), 0.5) == pytest.approx([0.8, 0.4, 0.4328, 0.5], abs=1e-4)
+    assert lifted(hits(0.8, 0.4, 0.3, 0.2), vectors, apart(4), 0.5) == pytest.approx(
+        [0.8, 0.4, 0.4328, 0.5], abs=1e-4
+    )
 
 
 def test_those_under_one_title_do_not_lift_each_other() -> None:
@@ -47,7 +49,9 @@ def test_those_under_one_title_do_not_lift_each_other() -> None:
 
 
 def test_a_hit_without_a_vector_stays_what_it_is() -> None:
-    assert lifted(hits(0.8, 0.4, 0.2), {1: vector(1, 0), 2: vector(1, 0)}, apart(3), 0.5) == pytest.approx([0.8, 0.4, 0.3])
+    assert lifted(
+        hits(0.8, 0.4, 0.2), {1: vector(1, 0), 2: vector(1, 0)}, apart(3), 0.5
+    ) == pytest.approx([0.8, 0.4, 0.3])
     assert lifted(hits(0.8, 0.4), {}, apart(2), 0.5) == [0.8, 0.4]
 
 
@@ -55,7 +59,9 @@ numbers = st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=3)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), numbers), min_size=1, max_size=8), st.floats(0, 0.5))
-def test_none_is_lowered_and_none_comes_past_the_best(found: list[tuple[float, list[float]]], share: float) -> None:
+def test_none_is_lowered_and_none_comes_past_the_best(
+    found: list[tuple[float, list[float]]], share: float
+) -> None:
     before = sorted((score for score, _ in found), reverse=True)
     vectors = {chunk: vector(*numbers) for chunk, (_, numbers) in enumerate(found)}
     after = lifted(hits(*before), vectors, apart(len(found)), share)
@@ -79,7 +85,10 @@ def test_a_text_that_says_it_in_other_words_comes_with_its_neighbour(kb_engine: 
     kb_engine.add_note("The pilot of an aeroplane lands at the airport at night.", title="Flying")
     kb_engine.add_note("Bread is baked with flour and yeast.", title="Bread")
 
-    found = [hit["title"] for hit in kb_engine.search("harbour pilot guides ships", mode="hybrid")["hits"]]
+    found = [
+        hit["title"]
+        for hit in kb_engine.search("harbour pilot guides ships", mode="hybrid")["hits"]
+    ]
 
     assert found[0] == "Pilots"
     assert found.index("Moorings") < found.index("Bread")
@@ -98,7 +107,9 @@ def test_a_command_that_searches_once_imports_no_numpy(kb_engine: Engine) -> Non
     assert told.stdout.split() == ["3", "False"]
 
 
-def test_where_nothing_is_found_there_is_nothing_to_lift(kb_engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_nothing_is_found_there_is_nothing_to_lift(
+    kb_engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     import numpy as np  # noqa: F401 - with it many are fused at once, even where there is one
 
     kb_engine.post("/notes", {"text": "Keys are rotated often."})

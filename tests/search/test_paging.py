@@ -18,7 +18,10 @@ MODES = ("lexical", "vector", "hybrid")
 def pile(corpus: Engine) -> Engine:
     """More documents than a retriever is first asked for."""
     for number in range(130):
-        corpus.add_note(f"pile of stones {number % 7} " + "and gravel " * (number % 5 * 20), title=f"stone {number}")
+        corpus.add_note(
+            f"pile of stones {number % 7} " + "and gravel " * (number % 5 * 20),
+            title=f"stone {number}",
+        )
     return corpus
 
 
@@ -40,16 +43,24 @@ def test_s3_paging_visits_each_hit_once_and_in_order(pile: Engine, mode: str) ->
     assert len(ids) == len(set(ids)) >= 130
     assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
     assert {hit["title"] for hit in hits} >= {f"stone {number}" for number in range(130)}
-    again = [hit["chunk_id"] for page in pages(pile, query="stones", mode=mode, k=100) for hit in page["hits"]]
+    again = [
+        hit["chunk_id"]
+        for page in pages(pile, query="stones", mode=mode, k=100)
+        for hit in page["hits"]
+    ]
     assert again == ids
 
 
 def test_s3_the_size_of_a_page_may_change_on_the_way(pile: Engine) -> None:
     first = pile.search("stones", k=3)
-    second = pile.search("stones", k=7, cursor=first["next_cursor"], snippet_chars=50, trace=True, facets=True)
+    second = pile.search(
+        "stones", k=7, cursor=first["next_cursor"], snippet_chars=50, trace=True, facets=True
+    )
 
     whole = pile.search("stones", k=10)
-    assert [hit["chunk_id"] for hit in first["hits"] + second["hits"]] == [hit["chunk_id"] for hit in whole["hits"]]
+    assert [hit["chunk_id"] for hit in first["hits"] + second["hits"]] == [
+        hit["chunk_id"] for hit in whole["hits"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +81,9 @@ def test_s3_the_size_of_a_page_may_change_on_the_way(pile: Engine) -> None:
     ],
     ids=str,
 )
-def test_s3_a_cursor_belongs_to_its_query_filters_and_mode(pile: Engine, other: dict[str, Any]) -> None:
+def test_s3_a_cursor_belongs_to_its_query_filters_and_mode(
+    pile: Engine, other: dict[str, Any]
+) -> None:
     cursor = pile.search("stones", k=1)["next_cursor"]
 
     with pytest.raises(EngineError) as refused:
@@ -82,7 +95,10 @@ def test_s3_a_cursor_belongs_to_its_query_filters_and_mode(pile: Engine, other: 
 def test_s3_a_cursor_cannot_be_changed_or_made_up(pile: Engine) -> None:
     cursor = pile.search("stones", k=1)["next_cursor"]
     assert isinstance(cursor, str)
-    changed = [cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :] for place in range(len(cursor))]
+    changed = [
+        cursor[:place] + ("A" if cursor[place] != "A" else "B") + cursor[place + 1 :]
+        for place in range(len(cursor))
+    ]
 
     for text in [
         *changed,
@@ -137,14 +153,18 @@ def cost(answer: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("max_tokens", [1, 50, 400, 900, 1500, 2500, 10_000])
-def test_s3_a_budget_is_kept_but_for_the_one_hit_that_stays(pile: Engine, mode: str, max_tokens: int) -> None:
+def test_s3_a_budget_is_kept_but_for_the_one_hit_that_stays(
+    pile: Engine, mode: str, max_tokens: int
+) -> None:
     free = pile.search("gravel stones", mode=mode, k=10)
     found = pile.search("gravel stones", mode=mode, k=10, max_tokens=max_tokens)
 
     assert found["hits"]
     assert cost(found) <= max_tokens or len(found["hits"]) == 1
     assert found["truncated"] == (found["hits"] != free["hits"])
-    assert [hit["chunk_id"] for hit in found["hits"]] == [hit["chunk_id"] for hit in free["hits"]][: len(found["hits"])]
+    assert [hit["chunk_id"] for hit in found["hits"]] == [hit["chunk_id"] for hit in free["hits"]][
+        : len(found["hits"])
+    ]
 
 
 def test_s3_snippets_are_shortened_before_hits_are_dropped(pile: Engine) -> None:
@@ -153,14 +173,20 @@ def test_s3_snippets_are_shortened_before_hits_are_dropped(pile: Engine) -> None
 
     assert len(little_less["hits"]) == 10
     assert little_less["truncated"]
-    assert sum(len(hit["snippet"]) for hit in little_less["hits"]) < sum(len(hit["snippet"]) for hit in free["hits"])
+    assert sum(len(hit["snippet"]) for hit in little_less["hits"]) < sum(
+        len(hit["snippet"]) for hit in free["hits"]
+    )
 
 
 def test_s3_paging_goes_on_after_the_last_hit_that_was_kept(pile: Engine) -> None:
     found = pages(pile, query="gravel", mode="lexical", k=10, max_tokens=900)
 
     ids = [hit["chunk_id"] for page in found for hit in page["hits"]]
-    whole = [hit["chunk_id"] for page in pages(pile, query="gravel", mode="lexical", k=100) for hit in page["hits"]]
+    whole = [
+        hit["chunk_id"]
+        for page in pages(pile, query="gravel", mode="lexical", k=100)
+        for hit in page["hits"]
+    ]
     assert ids == whole
 
 
@@ -169,8 +195,12 @@ def test_s3_a_trace_shows_both_lists_the_fusion_and_the_time(pile: Engine) -> No
 
     trace = found["trace"]
     assert set(trace["lists"]) == {"lexical", "vector"}
-    assert [item["rank"] for item in trace["lists"]["lexical"]] == list(range(1, len(trace["lists"]["lexical"]) + 1))
-    assert [item["chunk_id"] for item in trace["fusion"][:3]] == [hit["chunk_id"] for hit in found["hits"]]
+    assert [item["rank"] for item in trace["lists"]["lexical"]] == list(
+        range(1, len(trace["lists"]["lexical"]) + 1)
+    )
+    assert [item["chunk_id"] for item in trace["fusion"][:3]] == [
+        hit["chunk_id"] for hit in found["hits"]
+    ]
     assert {"lexical", "vector", "total"} <= set(trace["milliseconds"])
     assert trace["degraded"] == {}
     assert pile.search("stones")["trace"] is None

@@ -19,14 +19,36 @@ QUICK = settings(
 )
 MODES = st.sampled_from(["lexical", "vector", "hybrid"])
 SYNTAX = st.sampled_from(
-    ['"', "*", "-", ":", "title:", "AND", "OR", "NOT", "NEAR(", ")", "keys", "백업", "鍵", " ", "\\", "'", "{", "^", "+"]
+    [
+        '"',
+        "*",
+        "-",
+        ":",
+        "title:",
+        "AND",
+        "OR",
+        "NOT",
+        "NEAR(",
+        ")",
+        "keys",
+        "백업",
+        "鍵",
+        " ",
+        "\\",
+        "'",
+        "{",
+        "^",
+        "+",
+    ]
 )
 QUERIES = st.one_of(st.text(max_size=60), st.lists(SYNTAX, max_size=12).map("".join))
 
 
 @QUICK
 @given(QUERIES, MODES, st.booleans())
-def test_s4_any_text_is_answered_or_refused_cleanly(corpus: Engine, query: str, mode: str, syntax: bool) -> None:
+def test_s4_any_text_is_answered_or_refused_cleanly(
+    corpus: Engine, query: str, mode: str, syntax: bool
+) -> None:
     try:
         found = corpus.post("/search", {"query": query, "mode": mode, "syntax": syntax})
     except EngineError as refused:
@@ -60,7 +82,10 @@ def test_s3_paging_visits_each_hit_once_whatever_the_page_and_the_budget(
         seen += [hit["chunk_id"] for hit in page["hits"]]
         assert len(page["hits"]) <= k
         if max_tokens is not None:
-            assert token_count(json.dumps(page, ensure_ascii=False)) <= max_tokens or len(page["hits"]) <= 1
+            assert (
+                token_count(json.dumps(page, ensure_ascii=False)) <= max_tokens
+                or len(page["hits"]) <= 1
+            )
         cursor = page["next_cursor"]
         if cursor is None:
             break
@@ -69,22 +94,39 @@ def test_s3_paging_visits_each_hit_once_whatever_the_page_and_the_budget(
 
 @QUICK
 @given(
-    st.lists(st.builds(dict, query=st.sampled_from(["keys", "백업", "every", ""]), k=st.integers(0, 9)), max_size=8),
+    st.lists(
+        st.builds(dict, query=st.sampled_from(["keys", "백업", "every", ""]), k=st.integers(0, 9)),
+        max_size=8,
+    ),
     st.integers(1, 4000),
 )
-def test_s7_the_budget_of_many_is_kept(corpus: Engine, queries: list[dict[str, Any]], max_tokens: int) -> None:
+def test_s7_the_budget_of_many_is_kept(
+    corpus: Engine, queries: list[dict[str, Any]], max_tokens: int
+) -> None:
     found = corpus.bulk_search(queries, max_tokens=max_tokens)
-    hits = [hit for item in found["results"] if item["response"] for hit in item["response"]["hits"]]
+    hits = [
+        hit for item in found["results"] if item["response"] for hit in item["response"]["hits"]
+    ]
     wrong = sum(token_count(json.dumps(item)) for item in found["results"] if item["error"])
 
     # What says that a query failed is always sent; beyond it there is at most the one hit that stays.
-    assert token_count(json.dumps(found, ensure_ascii=False)) <= max_tokens + wrong or len(hits) <= 1
+    assert (
+        token_count(json.dumps(found, ensure_ascii=False)) <= max_tokens + wrong or len(hits) <= 1
+    )
 
 
 SEARCHES = st.fixed_dictionaries(
     {
         "query": st.sampled_from(
-            ["keys", "백업", "every backups", "access keys -backup", '"access keys" rotat*', "title:keys", "鍵"]
+            [
+                "keys",
+                "백업",
+                "every backups",
+                "access keys -backup",
+                '"access keys" rotat*',
+                "title:keys",
+                "鍵",
+            ]
         )
     },
     optional={
@@ -107,7 +149,9 @@ SEARCHES = st.fixed_dictionaries(
 
 @settings(QUICK, max_examples=25)
 @given(st.lists(SEARCHES, min_size=1, max_size=8))
-def test_s7_many_searches_answer_as_each_alone(corpus: Engine, searches: list[dict[str, Any]]) -> None:
+def test_s7_many_searches_answer_as_each_alone(
+    corpus: Engine, searches: list[dict[str, Any]]
+) -> None:
     """Whatever they have in common or not; and their next pages too."""
     for _ in range(2):
         items = corpus.bulk_search(searches)["results"]
@@ -127,20 +171,33 @@ def test_s7_many_searches_answer_as_each_alone(corpus: Engine, searches: list[di
 def _without_times(response: dict[str, Any]) -> dict[str, Any]:
     return {
         **response,
-        "trace": response["trace"] and {**response["trace"], "milliseconds": sorted(response["trace"]["milliseconds"])},
+        "trace": response["trace"]
+        and {**response["trace"], "milliseconds": sorted(response["trace"]["milliseconds"])},
     }
 
 
 @settings(QUICK, max_examples=8)
-@given(st.lists(st.sampled_from(["alpha", "beta", "백업 정책", "gamma delta"]), min_size=1, max_size=4), st.integers(0, 3))
-def test_s4_a_deleted_document_is_gone_from_every_mode_at_once(kb_engine: Engine, texts: list[str], which: int) -> None:
-    numbers = [kb_engine.add_note(f"{text} {number}")["document"]["id"] for number, text in enumerate(texts)]
+@given(
+    st.lists(
+        st.sampled_from(["alpha", "beta", "백업 정책", "gamma delta"]), min_size=1, max_size=4
+    ),
+    st.integers(0, 3),
+)
+def test_s4_a_deleted_document_is_gone_from_every_mode_at_once(
+    kb_engine: Engine, texts: list[str], which: int
+) -> None:
+    numbers = [
+        kb_engine.add_note(f"{text} {number}")["document"]["id"]
+        for number, text in enumerate(texts)
+    ]
     gone = numbers[which % len(numbers)]
     kb_engine.delete_document(gone)
 
     for query in (texts[which % len(texts)], "alpha beta 백업"):
         for mode in ("lexical", "vector", "hybrid"):
-            assert gone not in {hit["doc_id"] for hit in kb_engine.search(query, mode=mode, k=100)["hits"]}
+            assert gone not in {
+                hit["doc_id"] for hit in kb_engine.search(query, mode=mode, k=100)["hits"]
+            }
     for number in numbers:
         if number != gone:
             kb_engine.delete_document(number)

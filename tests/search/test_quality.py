@@ -19,7 +19,10 @@ def everything(items, _):
 
 def figures(engine: Engine, collection: Collection) -> dict[str, float]:
     ids = fill(engine, collection, everything)
-    return {mode: measure(engine, collection, ids, mode, everything).ndcg for mode in ("lexical", "vector", "hybrid")}
+    return {
+        mode: measure(engine, collection, ids, mode, everything).ndcg
+        for mode in ("lexical", "vector", "hybrid")
+    }
 
 
 def part(folder: Path, queries: int, others: int) -> Collection:
@@ -29,7 +32,9 @@ def part(folder: Path, queries: int, others: int) -> Collection:
     whole = load_collection(folder)
     asked = whole.queries[:queries]
     wanted = {name for query in asked for name in query.relevant}
-    documents = [d for number, d in enumerate(whole.documents) if d["_id"] in wanted or number < others]
+    documents = [
+        d for number, d in enumerate(whole.documents) if d["_id"] in wanted or number < others
+    ]
     return replace(whole, documents=documents, queries=asked)
 
 

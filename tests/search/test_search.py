@@ -13,7 +13,11 @@ def found(engine: Engine, query: str, **options) -> list[str]:
 
 
 def test_words_are_found_and_the_hit_says_where(kb_engine: Engine) -> None:
-    kb_engine.add_file("ops/keys.md", b"# Ops\n\n## Keys\n\nAccess keys are rotated every 90 days.\n", path="ops/keys.md")
+    kb_engine.add_file(
+        "ops/keys.md",
+        b"# Ops\n\n## Keys\n\nAccess keys are rotated every 90 days.\n",
+        path="ops/keys.md",
+    )
     kb_engine.add_note("Lunch is at noon.")
 
     hit = kb_engine.search("rotated keys")["hits"][0]
@@ -52,7 +56,22 @@ def test_composed_and_decomposed_text_is_the_same(kb_engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ['"', '"a', "*", "a*", "AND", "NEAR(", "a AND b", "-x", "col:x", "()", "🙂", "x" * 10_000, "a" * 9 + " b" * 4000]
+    "query",
+    [
+        '"',
+        '"a',
+        "*",
+        "a*",
+        "AND",
+        "NEAR(",
+        "a AND b",
+        "-x",
+        "col:x",
+        "()",
+        "🙂",
+        "x" * 10_000,
+        "a" * 9 + " b" * 4000,
+    ],
 )
 @pytest.mark.parametrize("mode", ["lexical", "vector", "hybrid"])
 def test_no_text_is_query_syntax_by_accident(kb_engine: Engine, query: str, mode: str) -> None:

@@ -21,19 +21,29 @@ def snippet(text: str, query: str, length: int = 100) -> str:
 @pytest.mark.parametrize(
     ("sentence", "query", "shown"),
     [
-        ("Access keys are rotated every 90 days.", "how often are keys rotated", "keys are rotated"),
+        (
+            "Access keys are rotated every 90 days.",
+            "how often are keys rotated",
+            "keys are rotated",
+        ),
         ("The rotation of access keys.", "rotated", "rotation"),
         ("Our policies say so.", "policy", "policies"),
         ("The CAFÉ is open.", "cafe", "CAFÉ"),
         ("백업정책은 매일 실행된다", "백업", "백업정책은"),
-        (unicodedata.normalize("NFD", "백업정책은 매일 실행된다"), "백업", unicodedata.normalize("NFD", "백업정책은")),
+        (
+            unicodedata.normalize("NFD", "백업정책은 매일 실행된다"),
+            "백업",
+            unicodedata.normalize("NFD", "백업정책은"),
+        ),
         ("毎晩バックアップを取る", "バックアップ", "バックアップ"),
         ("毎晩ﾊﾞｯｸｱｯﾌﾟを取る", "バックアップ", "ﾊﾞｯｸｱｯﾌﾟ"),
         ("每天晚上备份数据", "备份", "备份"),
         ("Ｆｕｌｌ　Ｗｉｄｔｈ words", "width", "Ｗｉｄｔｈ"),
     ],
 )
-def test_s2_the_snippet_shows_the_match_as_it_was_written(sentence: str, query: str, shown: str) -> None:
+def test_s2_the_snippet_shows_the_match_as_it_was_written(
+    sentence: str, query: str, shown: str
+) -> None:
     text = FILLER * 20 + sentence + " " + FILLER * 20
     found = snippet(text, query)
 
@@ -98,6 +108,8 @@ def test_s2_several_queries_over_the_same_texts_find_what_each_finds_alone() -> 
 
 
 def test_s2_a_passage_in_another_language_than_its_document_shows_what_was_found() -> None:
-    text = "Der Vertrag und die Fristen sind nicht neu. " * 30 + "Die Kündigungen sind auch nicht alt."
+    text = (
+        "Der Vertrag und die Fristen sind nicht neu. " * 30 + "Die Kündigungen sind auch nicht alt."
+    )
     found = Matcher("Kündigung").find(Text(text, "en"))
     assert [text[start:end] for start, end, _ in found] == ["Kündigungen"]

@@ -37,7 +37,9 @@ def found(engine: Engine, query: str, **options: Any) -> set[str]:
         ("  keys\t\n", [Term("keys")], []),
     ],
 )
-def test_s4_a_query_is_read_as_it_is_documented(query: str, wanted: list[Term], unwanted: list[Term]) -> None:
+def test_s4_a_query_is_read_as_it_is_documented(
+    query: str, wanted: list[Term], unwanted: list[Term]
+) -> None:
     assert parse(query).expression == Expression(tuple(wanted), tuple(unwanted))
 
 
@@ -106,7 +108,10 @@ def test_s4_what_matches_is_found_in_every_mode_and_nothing_else(
     assert found(corpus, query, mode=mode) == expected
 
 
-@pytest.mark.parametrize("query", ['"access keys"', "keys -vault", "title:keys", "rotat*", "NEAR(keys)", "keys AND NOT vault"])
+@pytest.mark.parametrize(
+    "query",
+    ['"access keys"', "keys -vault", "title:keys", "rotat*", "NEAR(keys)", "keys AND NOT vault"],
+)
 def test_s4_without_being_asked_for_the_language_is_plain_text(corpus: Engine, query: str) -> None:
     plain = re.sub(r"\W+", " ", query)
 

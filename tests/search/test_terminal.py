@@ -22,7 +22,11 @@ def home(kb_home: Path, tmp_path: Path, kb_run: Run) -> Path:
     """A folder that was added."""
     folder = tmp_path / "notes"
     folder.mkdir()
-    text = "# Ops\n\n" + "Some words before it comes to the point.\n\n" * 3 + "Access keys are rotated every 90 days.\n"
+    text = (
+        "# Ops\n\n"
+        + "Some words before it comes to the point.\n\n" * 3
+        + "Access keys are rotated every 90 days.\n"
+    )
     (folder / "keys.md").write_text(text, encoding="utf-8")
     assert kb_run("add", str(folder)).returncode == 0
     assert kb_run("note", "Keys \033[31mred\033[0m \x07 of a note").returncode == 0
@@ -69,7 +73,9 @@ def test_a_terminal_shows_title_place_bar_and_the_words_that_match(home: Path) -
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_who_wants_no_colour_gets_the_same_layout_without_it(home: Path, environment: dict[str, str]) -> None:
+def test_who_wants_no_colour_gets_the_same_layout_without_it(
+    home: Path, environment: dict[str, str]
+) -> None:
     coloured = in_terminal("search", "rotated keys", COLUMNS="60", TERM="xterm")
     plain = in_terminal("search", "rotated keys", **{"COLUMNS": "60", **environment})
 
@@ -79,7 +85,10 @@ def test_who_wants_no_colour_gets_the_same_layout_without_it(home: Path, environ
 
 
 def test_a_title_is_shown_once(home: Path, kb_run: Run) -> None:
-    for shown in (kb_run("search", "rotated keys", "-k", "1").stdout, in_terminal("search", "rotated keys", "-k", "1")):
+    for shown in (
+        kb_run("search", "rotated keys", "-k", "1").stdout,
+        in_terminal("search", "rotated keys", "-k", "1"),
+    ):
         assert shown.count("Ops") == 1, shown
         assert "Some words" in shown
 
@@ -90,11 +99,15 @@ def test_a_trace_is_told_in_a_few_lines_and_whole_with_json(home: Path, kb_run: 
 
     assert len(told) < 8
     assert "{" not in shown
-    assert re.search(r"^   1\. [\d.]+: lexical 1 \(.*\), vector \d \(", "\n".join(told), re.MULTILINE), shown
+    assert re.search(
+        r"^   1\. [\d.]+: lexical 1 \(.*\), vector \d \(", "\n".join(told), re.MULTILINE
+    ), shown
     assert '"fusion"' in kb_run("search", "rotated keys", "--trace", "--json").stdout
 
 
-def test_a_list_fits_80_columns_with_paths_and_ids_that_can_be_copied(home: Path, kb_engine: Engine) -> None:
+def test_a_list_fits_80_columns_with_paths_and_ids_that_can_be_copied(
+    home: Path, kb_engine: Engine
+) -> None:
     documents = in_terminal("list", COLUMNS="80")
     chunks = in_terminal("chunks", "list", COLUMNS="80")
 
@@ -146,7 +159,9 @@ def test_open_says_what_it_does_not_know(home: Path, kb_run: Run, hit: str, code
     assert done.stderr.startswith("kb: ")
 
 
-def test_open_starts_the_editor_at_the_line_or_the_pager(home: Path, tmp_path: Path, kb_run: Run) -> None:
+def test_open_starts_the_editor_at_the_line_or_the_pager(
+    home: Path, tmp_path: Path, kb_run: Run
+) -> None:
     editor = tmp_path / "vim"
     editor.write_text("#!/bin/sh\necho edits $@\n")
     editor.chmod(0o755)

@@ -48,10 +48,21 @@ HIT = {
     "chunk_kind",
     "usage_policy",
 }
-RETRIEVAL = {"method", "fusion_score", "lexical_score", "vector_score", "lexical_rank", "vector_rank"}
+RETRIEVAL = {
+    "method",
+    "fusion_score",
+    "lexical_score",
+    "vector_score",
+    "lexical_rank",
+    "vector_rank",
+}
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "lexical"}, {"mode": "vector"}, {"trace": True}, {"facets": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mode": "lexical"}, {"mode": "vector"}, {"trace": True}, {"facets": True}],
+    ids=str,
+)
 @pytest.mark.parametrize("query", ["keys", "nosuchword", "백업"])
 def test_s2_an_answer_has_all_its_keys_and_fits_its_schema(
     corpus: Engine, wire: Wire, query: str, options: dict[str, Any]
@@ -68,7 +79,9 @@ def test_s2_an_answer_has_all_its_keys_and_fits_its_schema(
         assert (hit["chunk_kind"], hit["usage_policy"]) == ("fact", "normal")
 
 
-def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(kb_home: Any, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
+def test_s2_without_curation_a_hit_has_neither_kind_nor_policy(
+    kb_home: Any, monkeypatch: pytest.MonkeyPatch, wire: Wire
+) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
     with connect() as engine:
         engine.add_note("keys")
@@ -105,7 +118,14 @@ def test_s9_a_schema_forbids_what_is_not_in_it(corpus: Engine) -> None:
     answer = corpus.search("keys")
     jsonschema.validate(answer, schema)
 
-    assert set(schema["required"]) == {"schema_version", "hits", "next_cursor", "truncated", "trace", "hint"}
+    assert set(schema["required"]) == {
+        "schema_version",
+        "hits",
+        "next_cursor",
+        "truncated",
+        "trace",
+        "hint",
+    }
     for broken in (
         {**answer, "more": 1},
         {**answer, "hits": [{**answer["hits"][0], "rank": "first"}]},
@@ -120,7 +140,13 @@ def test_s9_the_codes_of_errors_are_a_closed_list(corpus: Engine) -> None:
 
     codes = schema["properties"]["code"]["enum"]
     assert codes == corpus.get("/schema")["error_codes"]
-    assert {"invalid_input", "invalid_cursor", "stale_cursor", "embedder_unavailable", "config_invalid"} <= set(codes)
+    assert {
+        "invalid_input",
+        "invalid_cursor",
+        "stale_cursor",
+        "embedder_unavailable",
+        "config_invalid",
+    } <= set(codes)
 
 
 def test_s9_a_name_that_is_not_there_is_404(corpus: Engine) -> None:
@@ -133,22 +159,39 @@ def test_s9_the_requests_that_search_takes_are_published_too(corpus: Engine) -> 
     schema = corpus.get("/wire/search_request.v1")
 
     jsonschema.validate({"query": "keys", "tag": ["a"], "k": 3}, schema)
-    for wrong in ({}, {"query": "keys", "k": 0}, {"query": "keys", "nosuch": 1}, {"query": "keys", "trust_min": "best"}):
+    for wrong in (
+        {},
+        {"query": "keys", "k": 0},
+        {"query": "keys", "nosuch": 1},
+        {"query": "keys", "trust_min": "best"},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"query": ""}, {"query": "x", "cursor": "x"}, {"query": '"', "syntax": True}, {"query": "x", "k": "1"}], ids=str
+    "body",
+    [
+        {},
+        {"query": ""},
+        {"query": "x", "cursor": "x"},
+        {"query": '"', "syntax": True},
+        {"query": "x", "k": "1"},
+    ],
+    ids=str,
 )
-def test_s9_an_error_of_search_fits_error_v1(corpus: Engine, wire: Wire, body: dict[str, Any]) -> None:
+def test_s9_an_error_of_search_fits_error_v1(
+    corpus: Engine, wire: Wire, body: dict[str, Any]
+) -> None:
     for path, sent in (("/search", body), ("/search/bulk", {"queries": body})):
         with pytest.raises(EngineError) as refused:
             corpus.post(path, sent)
         wire(corpus)(refused.value.body)
 
 
-def test_h9_the_schema_command_tells_of_bulk_search_and_of_every_wire_object(kb_run: Run, kb_engine: Engine) -> None:
+def test_h9_the_schema_command_tells_of_bulk_search_and_of_every_wire_object(
+    kb_run: Run, kb_engine: Engine
+) -> None:
     done = kb_run("schema", "--json")
 
     found = json.loads(done.stdout)
@@ -156,7 +199,9 @@ def test_h9_the_schema_command_tells_of_bulk_search_and_of_every_wire_object(kb_
     assert set(found["wire"]) >= VERSIONED
 
 
-def test_s9_what_the_command_line_prints_fits_the_schemas(kb_run: Run, kb_engine: Engine, wire: Wire) -> None:
+def test_s9_what_the_command_line_prints_fits_the_schemas(
+    kb_run: Run, kb_engine: Engine, wire: Wire
+) -> None:
     kb_engine.add_note("keys are rotated", title="Keys", tags=["a"])
     check = wire(kb_engine)
 
@@ -212,7 +257,9 @@ def test_s9_what_the_command_line_prints_fits_the_schemas(kb_run: Run, kb_engine
 def mcp_here(kb_engine: Engine) -> Callable[[Callable[[Any], Any]], Any]:
     """Uses a client of `kb mcp`, which is a process of its own."""
     for number in range(40):
-        kb_engine.add_note(f"keys are rotated {number} " + "with care " * 60, title=f"Keys {number}", tags=["mcp"])
+        kb_engine.add_note(
+            f"keys are rotated {number} " + "with care " * 60, title=f"Keys {number}", tags=["mcp"]
+        )
 
     def call(use: Callable[[Any], Any]) -> Any:
         async def run() -> Any:
@@ -224,7 +271,9 @@ def mcp_here(kb_engine: Engine) -> Callable[[Callable[[Any], Any]], Any]:
     return call
 
 
-def test_s9_mcp_search_fits_the_schema_and_has_a_budget(mcp_here: Any, kb_engine: Engine, wire: Wire) -> None:
+def test_s9_mcp_search_fits_the_schema_and_has_a_budget(
+    mcp_here: Any, kb_engine: Engine, wire: Wire
+) -> None:
     filters = {
         "mode": "hybrid",
         "snippet_chars": 100,
@@ -245,7 +294,9 @@ def test_s9_mcp_search_fits_the_schema_and_has_a_budget(mcp_here: Any, kb_engine
             await client.call_tool("kb_search", {"query": "keys", "k": 100, "snippet_chars": 2000}),
             await client.call_tool("kb_search", {"query": "keys", "k": 100, "max_tokens": 20_000}),
             await client.call_tool("kb_search", {"query": "keys", **filters}),
-            await client.call_tool("kb_search", {"query": "keys", "path_glob": "src/**", "lang": "en", "doc_id": 1}),
+            await client.call_tool(
+                "kb_search", {"query": "keys", "path_glob": "src/**", "lang": "en", "doc_id": 1}
+            ),
             await client.call_tool("kb_search", {"query": 'rotated -"with care"', "syntax": True}),
             await client.call_tool("kb_search", {"query": "keys", "cursor": "x"}),
             await client.call_tool("kb_search", {"query": "keys", "nosuch": 1}),
@@ -270,16 +321,23 @@ def test_s9_mcp_search_fits_the_schema_and_has_a_budget(mcp_here: Any, kb_engine
         assert answer.structured_content["code"] == code
 
 
-def test_s5_mcp_bulk_search_fits_the_schema_and_has_a_budget(mcp_here: Any, kb_engine: Engine, wire: Wire) -> None:
+def test_s5_mcp_bulk_search_fits_the_schema_and_has_a_budget(
+    mcp_here: Any, kb_engine: Engine, wire: Wire
+) -> None:
     async def use(client: Any) -> list[Any]:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         return [
             tools["kb_bulk_search"],
-            await client.call_tool("kb_bulk_search", {"queries": [{"query": "keys", "k": 1}, {"query": "keys", "k": 0}]}),
+            await client.call_tool(
+                "kb_bulk_search",
+                {"queries": [{"query": "keys", "k": 1}, {"query": "keys", "k": 0}]},
+            ),
             await client.call_tool("kb_bulk_search", {"queries": '[{"query": "keys", "k": 1}]'}),
             await client.call_tool("kb_bulk_search", {"queries": []}),
             await client.call_tool("kb_bulk_search", {"queries": [{"query": "keys"}] * 101}),
-            await client.call_tool("kb_bulk_search", {"queries": [{"query": f"keys {n}", "k": 20} for n in range(20)]}),
+            await client.call_tool(
+                "kb_bulk_search", {"queries": [{"query": f"keys {n}", "k": 20} for n in range(20)]}
+            ),
         ]
 
     tool, two, text, none, too_many, large = mcp_here(use)

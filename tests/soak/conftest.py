@@ -13,8 +13,17 @@ _COLUMNS = ("scenario", "store", "kills", "nothing", "part", "all", "finished", 
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
-    rows = [json.loads(value) for report in reports for name, value in report.user_properties if name == "kills"]
+    reports = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+    ]
+    rows = [
+        json.loads(value)
+        for report in reports
+        for name, value in report.user_properties
+        if name == "kills"
+    ]
     if not rows:
         return
     if kept := os.environ.get("KB_SOAK_REPORT"):
@@ -25,8 +34,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         rows = [json.loads(line) for line in Path(kept).read_text(encoding="utf-8").splitlines()]
     totals = {name: sum(row[name] for row in rows) for name in _COLUMNS[2:]}
     terminalreporter.section("kills: what a killed process left of its work")
-    for row in (dict(zip(_COLUMNS, _COLUMNS, strict=True)), *rows, {"scenario": "all", "store": "", **totals}):
-        terminalreporter.write_line(f"{row['scenario']:12}{row['store']:10}" + "".join(f"{row[n]:>12}" for n in _COLUMNS[2:]))
+    for row in (
+        dict(zip(_COLUMNS, _COLUMNS, strict=True)),
+        *rows,
+        {"scenario": "all", "store": "", **totals},
+    ):
+        terminalreporter.write_line(
+            f"{row['scenario']:12}{row['store']:10}"
+            + "".join(f"{row[n]:>12}" for n in _COLUMNS[2:])
+        )
     for row in rows:
         for violation in row["found"]:
             terminalreporter.write_line(f"{row['scenario']} on {row['store']}: {violation}")

@@ -81,7 +81,9 @@ class Place:
 
 
 @pytest.fixture
-def place(kb_home: Path, tmp_path: Path, kb_databases: Databases | None, kb_database: str | None) -> Place:
+def place(
+    kb_home: Path, tmp_path: Path, kb_databases: Databases | None, kb_database: str | None
+) -> Place:
     return Place(kb_home, tmp_path / "kept", kb_databases, kb_database)
 
 
@@ -111,10 +113,17 @@ def look() -> State:
         ]
         with kb.store.read() as tx:
             read = tx.connection.exec_driver_sql
-            rows = read("SELECT id, coalesce(path, title), file FROM documents ORDER BY id").fetchall()
+            rows = read(
+                "SELECT id, coalesce(path, title), file FROM documents ORDER BY id"
+            ).fetchall()
             names = {number: name for number, name, _ in rows}
-            bare = read("SELECT id FROM documents WHERE id NOT IN (SELECT document_id FROM chunks)").fetchall()
-            tags = frozenset((names[number], tag) for number, tag in read("SELECT document_id, tag FROM document_tags"))
+            bare = read(
+                "SELECT id FROM documents WHERE id NOT IN (SELECT document_id FROM chunks)"
+            ).fetchall()
+            tags = frozenset(
+                (names[number], tag)
+                for number, tag in read("SELECT document_id, tag FROM document_tags")
+            )
             hidden = read("SELECT id FROM documents WHERE missing_since IS NOT NULL")
             missing = frozenset(names[number] for (number,) in hidden)
             chunks = read("SELECT count(*) FROM chunks").scalar_one()
@@ -122,9 +131,19 @@ def look() -> State:
             waiting = read("SELECT key FROM file_removals").fetchall()
         files = kb.files.keys()
     problems += [f"document {number} has no chunks" for (number,) in bare]
-    problems += [f"the file of {name} is not there" for _, name, file in rows if file and file not in files]
-    problems += [f"{name} is there {count} times" for name, count in Counter(names.values()).items() if count > 1]
-    problems += [f"{len(left)} stored files belong to no document"] if (left := files - {row[2] for row in rows}) else []
+    problems += [
+        f"the file of {name} is not there" for _, name, file in rows if file and file not in files
+    ]
+    problems += [
+        f"{name} is there {count} times"
+        for name, count in Counter(names.values()).items()
+        if count > 1
+    ]
+    problems += (
+        [f"{len(left)} stored files belong to no document"]
+        if (left := files - {row[2] for row in rows})
+        else []
+    )
     problems += [f"{len(waiting)} files still wait to be removed"] if waiting else []
     problems += [f"{chunks} chunks, but {text} in the full text"] if text != chunks else []
     return State({name: file for _, name, file in rows}, tags, missing, chunks, tuple(problems))
@@ -171,19 +190,27 @@ def is_orphan(problem: str) -> bool:
 
 
 def same(one: State, other: State) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in ("documents", "tags", "missing", "chunks"))
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("documents", "tags", "missing", "chunks")
+    )
 
 
 def write(folder: Path, numbers: range, version: str = "first") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number in numbers:
-        sections = "\n\n".join(f"## Part {part}\n\nThe {version} words{number} of part {part}. " * 8 for part in range(3))
+        sections = "\n\n".join(
+            f"## Part {part}\n\nThe {version} words{number} of part {part}. " * 8
+            for part in range(3)
+        )
         (folder / f"{number}.md").write_text(f"# File {number}\n\n{sections}\n", encoding="utf-8")
 
 
 def run(*arguments: str) -> str:
     done = shared().run(arguments, "")
-    assert done.returncode == 0, f"kb {' '.join(arguments)}: {done.returncode}: {done.stderr[-2000:]}"
+    assert done.returncode == 0, (
+        f"kb {' '.join(arguments)}: {done.returncode}: {done.stderr[-2000:]}"
+    )
     return done.stdout
 
 
@@ -393,7 +420,9 @@ class Record:
     def end(self, record_property: Callable[[str, object], None]) -> None:
         left = {name: self.left[name] for name in ("nothing", "part", "all", "finished")}
         row = {"scenario": self.scenario, "store": self.store, "kills": sum(left.values()), **left}
-        record_property("kills", json.dumps({**row, "violations": len(self.found), "found": self.found[:20]}))
+        record_property(
+            "kills", json.dumps({**row, "violations": len(self.found), "found": self.found[:20]})
+        )
         assert self.found == []
 
 
@@ -407,15 +436,27 @@ SCENARIOS: dict[str, type[Scenario]] = {
     "migrations": Migrations,
     "old version": OldVersion,
 }
-SQLITE_ONLY = {"restore": "backups are of SQLite files", "old version": "the archive holds an SQLite file"}
+SQLITE_ONLY = {
+    "restore": "backups are of SQLite files",
+    "old version": "the archive holds an SQLite file",
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.sqlite_only(SQLITE_ONLY[name])] if name in SQLITE_ONLY else []) for name in SCENARIOS],
+    [
+        pytest.param(
+            name, marks=[pytest.mark.sqlite_only(SQLITE_ONLY[name])] if name in SQLITE_ONLY else []
+        )
+        for name in SCENARIOS
+    ],
 )
 def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
-    name: str, place: Place, store: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    name: str,
+    place: Place,
+    store: str,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     scenario = SCENARIOS[name](tmp_path / "material")
     scenario.folder.mkdir()
@@ -450,16 +491,27 @@ def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
         place.settle()
 
         state = look()
-        record.check(number, [item for item in state.problems if item not in known and not scenario.harmless(item)])
+        record.check(
+            number,
+            [item for item in state.problems if item not in known and not scenario.harmless(item)],
+        )
         record.check(number, scenario.wrong(state, before[kind], after[kind], number))
-        left = "nothing" if same(state, before[kind]) else "all" if same(state, after[kind]) else "part"
+        left = (
+            "nothing"
+            if same(state, before[kind])
+            else "all"
+            if same(state, after[kind])
+            else "part"
+        )
         left = "finished" if ended.returncode >= 0 else left
         record.left[left] += 1
         chances[kind].learn(left)
 
         again = shared().run(scenario.again(number), "")
         if again.returncode:
-            record.check(number, (f"the next run ends with {again.returncode}: {again.stderr[-500:]}",))
+            record.check(
+                number, (f"the next run ends with {again.returncode}: {again.stderr[-500:]}",)
+            )
         place.settle()
         last = look()
         record.check(number, [item for item in last.problems if item not in known])
@@ -471,7 +523,9 @@ def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
 
 
 def note(engine: Engine, title: str, tag: str) -> None:
-    engine.post("/notes", {"text": f"{title} with some words to find it by", "title": title, "tags": [tag]})
+    engine.post(
+        "/notes", {"text": f"{title} with some words to find it by", "title": title, "tags": [tag]}
+    )
 
 
 def adding(url: str, acknowledged: list[str], attempted: list[str], over: threading.Event) -> None:
@@ -597,7 +651,11 @@ def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_o
                             note(engine, attempted[-1], "noted")
                             acknowledged.append(attempted[-1])
                             for change in ("add", "remove"):
-                                wanted = {"tags": ["base"], change: [f"round {number}"], "force": True}
+                                wanted = {
+                                    "tags": ["base"],
+                                    change: [f"round {number}"],
+                                    "force": True,
+                                }
                                 engine.post("/bulk/tags", wanted)
 
                 worker = threading.Thread(target=work)
@@ -609,14 +667,19 @@ def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_o
                 worker.join()
 
                 state = look()
-                record.check(number, [problem for problem in state.problems if not is_orphan(problem)])
+                record.check(
+                    number, [problem for problem in state.problems if not is_orphan(problem)]
+                )
                 if lost := set(acknowledged) - state.documents.keys():
                     record.check(number, (f"acknowledged and lost: {sorted(lost)}",))
                 tagged = sum(tag == f"round {number}" for _, tag in state.tags)
                 if tagged not in (0, 20):
                     record.check(number, (f"a bulk operation is half done: {tagged} of 20",))
                 health = engine.get("/health")
-                if (health["status"], health["counts"]["documents"]) != ("ok", len(state.documents)):
+                if (health["status"], health["counts"]["documents"]) != (
+                    "ok",
+                    len(state.documents),
+                ):
                     record.check(number, (f"the engine that was running says {health}",))
                 record.left["all" if tagged else "nothing"] += 1
         finally:

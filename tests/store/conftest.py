@@ -27,7 +27,19 @@ from kb_testing.stores import pairs
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 WEIGHTS = (2.0, 1.5, 1.0)
 DIMENSIONS = 16
-_FEW_WORDS = ["the", "of", "and", "backup", "zebra", "café", "Straße", "日本語", "백업은", "νέα", "x1"]
+_FEW_WORDS = [
+    "the",
+    "of",
+    "and",
+    "backup",
+    "zebra",
+    "café",
+    "Straße",
+    "日本語",
+    "백업은",
+    "νέα",
+    "x1",
+]
 
 
 @dataclass
@@ -37,12 +49,25 @@ class Corpus:
     path: Path
     store: Store
 
-    def add(self, pieces: Sequence[str], *, title: str = "title", tag: str = "", organization: str = DEFAULT_ORGANIZATION) -> int:
+    def add(
+        self,
+        pieces: Sequence[str],
+        *,
+        title: str = "title",
+        tag: str = "",
+        organization: str = DEFAULT_ORGANIZATION,
+    ) -> int:
         with self.store.write(organization) as tx:
             return self._insert(tx, pieces, title, tag)
 
     def _insert(self, tx: Tx, pieces: Sequence[str], title: str, tag: str) -> int:
-        values = {"doc_type": "note", "title": title, "path": f"{title}.md", "media": "text/plain", "trust": "primary"}
+        values = {
+            "doc_type": "note",
+            "title": title,
+            "path": f"{title}.md",
+            "media": "text/plain",
+            "trust": "primary",
+        }
         values |= {"metadata": {}, "content_hash": content_hash(title), "bytes": 1}
         vectors = {content_hash(text): vector_of(text) for text in pieces}
         space = active_space(tx) or create_space(tx, "random", DIMENSIONS)
@@ -54,43 +79,68 @@ class Corpus:
         with self.store.write(organization) as tx:
             for number in range(count):
                 pieces = [some_words(chance) for _ in range(chance.randint(1, 4))]
-                self._insert(tx, pieces, f"note {number} {chance.choice(_FEW_WORDS)}", f"t{number % 10}")
+                self._insert(
+                    tx, pieces, f"note {number} {chance.choice(_FEW_WORDS)}", f"t{number % 10}"
+                )
 
     def delete(self, number: int, organization: str = DEFAULT_ORGANIZATION) -> None:
         with self.store.write(organization) as tx:
             delete_documents(tx, sa.select(documents.c.id).where(documents.c.id == number))
 
     def keeper(self, min_chunks: int = 1, tail_rows: int = 16) -> SegmentBuilder:
-        return SegmentBuilder(self.store, self.store.engine.side_folder, min_chunks, tail_rows, grace=0)
+        return SegmentBuilder(
+            self.store, self.store.engine.side_folder, min_chunks, tail_rows, grace=0
+        )
 
-    def allowed(self, *conditions: sa.ColumnElement[bool], organization: str = DEFAULT_ORGANIZATION) -> sa.Select:
+    def allowed(
+        self, *conditions: sa.ColumnElement[bool], organization: str = DEFAULT_ORGANIZATION
+    ) -> sa.Select:
         found = sa.select(chunks.c.seq).where(chunks.c.organization_id == organization)
         if conditions:
             found = found.join(documents, documents.c.id == chunks.c.document_id).where(*conditions)
         return found
 
-    def text(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION, side: bool = True):
+    def text(
+        self,
+        query: str,
+        *conditions,
+        limit: int = 10,
+        organization: str = DEFAULT_ORGANIZATION,
+        side: bool = True,
+    ):
         with self.store.read(organization) as tx:
             allowed = self.allowed(*conditions, organization=organization)
             assert not side or self.is_live(TEXT, organization)
             wanted = text_query(query, WEIGHTS)
             if not side:
-                return pairs(SqliteText(tx.engine, tx.connection, organization).ranked(wanted, allowed, limit))
+                return pairs(
+                    SqliteText(tx.engine, tx.connection, organization).ranked(
+                        wanted, allowed, limit
+                    )
+                )
             return pairs(*tx.text.search([wanted], allowed, limit))
 
-    def vectors(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION):
+    def vectors(
+        self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION
+    ):
         with self.store.read(organization) as tx:
             space = self.space()
             assert self.is_live(space.index_name, organization)
             allowed = self.allowed(*conditions, organization=organization) if conditions else None
-            return pairs(*tx.vector_index(space.index_name).search([vector_of(query)], allowed, limit))
+            return pairs(
+                *tx.vector_index(space.index_name).search([vector_of(query)], allowed, limit)
+            )
 
-    def exact_vectors(self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION):
+    def exact_vectors(
+        self, query: str, *conditions, limit: int = 10, organization: str = DEFAULT_ORGANIZATION
+    ):
         with self.store.read() as tx:
             seqs = list(tx.connection.scalars(self.allowed(*conditions, organization=organization)))
             stored = tx.vector_index(self.space().index_name).read(seqs)
         asked = np.frombuffer(vector_of(query), "<f4")
-        scored = [(seq, float(np.frombuffer(vector, "<f4") @ asked)) for seq, vector in stored.items()]
+        scored = [
+            (seq, float(np.frombuffer(vector, "<f4") @ asked)) for seq, vector in stored.items()
+        ]
         return sorted(scored, key=lambda pair: -pair[1])[:limit]
 
     def space(self) -> Space:
@@ -101,7 +151,11 @@ class Corpus:
 
     def is_live(self, source: str, organization: str = DEFAULT_ORGANIZATION) -> bool:
         with self.store.read() as tx:
-            mine = (side_indexes.c.source == source, side_indexes.c.organization_id == organization, side_indexes.c.live)
+            mine = (
+                side_indexes.c.source == source,
+                side_indexes.c.organization_id == organization,
+                side_indexes.c.live,
+            )
             return tx.scalar(sa.select(sa.func.count()).select_from(side_indexes).where(*mine)) == 1
 
     def count(self, table: str) -> int:
@@ -146,9 +200,13 @@ def same() -> Close:
     """The same chunks with the same scores, in the same order but for equals."""
 
     def compare(found: list[tuple[int, float]], wanted: list[tuple[int, float]]) -> None:
-        assert [score for _, score in found] == pytest.approx([score for _, score in wanted], rel=1e-4, abs=1e-4)
+        assert [score for _, score in found] == pytest.approx(
+            [score for _, score in wanted], rel=1e-4, abs=1e-4
+        )
         if wanted:
             last = min(score for _, score in wanted) + 1e-3
-            assert {seq for seq, score in found if score > last} == {seq for seq, score in wanted if score > last}
+            assert {seq for seq, score in found if score > last} == {
+                seq for seq, score in wanted if score > last
+            }
 
     return compare

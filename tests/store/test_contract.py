@@ -58,7 +58,9 @@ def test_the_store_keeps_the_contract_with_an_accelerator(store: Store, kb_home:
 
 
 @pytest.mark.sqlite_only("this test names another database")
-def test_a_plugin_adds_a_store(kb_home: Path, tmp_path: Path, kb_plugin: Install, kb_run: Run) -> None:
+def test_a_plugin_adds_a_store(
+    kb_home: Path, tmp_path: Path, kb_plugin: Install, kb_run: Run
+) -> None:
     kb_plugin("elsewhere", PLUGIN)
     place = tmp_path / "elsewhere.sqlite"
     environment = {"KB_DATABASE_URL": f"elsewhere://{place}"}
@@ -85,7 +87,9 @@ def test_an_address_that_no_plugin_opens_is_refused(kb_home: Path, kb_run: Run) 
 
 
 @pytest.mark.sqlite_only("it is the store that is switched off")
-def test_without_the_store_of_the_data_folder_it_says_which_plugin_to_enable(kb_home: Path, kb_run: Run) -> None:
+def test_without_the_store_of_the_data_folder_it_says_which_plugin_to_enable(
+    kb_home: Path, kb_run: Run
+) -> None:
     refused = kb_run("list", KB_DISABLED_PLUGINS="sqlite")
 
     assert refused.returncode == 2
@@ -95,8 +99,12 @@ def test_without_the_store_of_the_data_folder_it_says_which_plugin_to_enable(kb_
 
 
 @pytest.mark.sqlite_only("this test names another database")
-def test_an_address_whose_store_is_switched_off_names_the_plugin_alone(kb_home: Path, kb_run: Run) -> None:
-    refused = kb_run("list", KB_DATABASE_URL="postgresql://somebody@host/kb", KB_DISABLED_PLUGINS="postgres")
+def test_an_address_whose_store_is_switched_off_names_the_plugin_alone(
+    kb_home: Path, kb_run: Run
+) -> None:
+    refused = kb_run(
+        "list", KB_DATABASE_URL="postgresql://somebody@host/kb", KB_DISABLED_PLUGINS="postgres"
+    )
 
     assert refused.returncode == 2
     assert "kb plugins enable postgres" in refused.stderr

@@ -15,7 +15,15 @@ from kb_framework.client import connect
 
 DATABASES = sorted((Path(__file__).parent / "databases").glob("*.tar.xz"))
 # Rebuilt from other tables, or used up when an engine starts.
-DERIVED = ("chunks_fts", "chunks_vec", "side_", "full_texts", "sqlite_", "file_removals", "kb_migrations")
+DERIVED = (
+    "chunks_fts",
+    "chunks_vec",
+    "side_",
+    "full_texts",
+    "sqlite_",
+    "file_removals",
+    "kb_migrations",
+)
 # Columns that a migration drops on purpose: a reading took the place of the time.
 DROPPED = {"document_sources": {"seen_at"}}
 
@@ -26,9 +34,15 @@ def rows_of(database: Path) -> dict[str, list[dict[str, Any]]]:
     dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
     with closing(dbapi2.connect(str(database))) as connection:
         connection.row_factory = dbapi2.Row
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        tables = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
         kept = [name for name in tables if not name.startswith(DERIVED)]
-        return {name: [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')] for name in kept}
+        return {
+            name: [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')]
+            for name in kept
+        }
 
 
 def _only(columns: Set[str], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -42,7 +56,9 @@ def old_rows(request: pytest.FixtureRequest, kb_home: Path) -> dict[str, list[di
     return rows_of(kb_home / "kb.sqlite")
 
 
-def test_an_old_database_keeps_every_row(old_rows: dict[str, list[dict[str, Any]]], kb_home: Path) -> None:
+def test_an_old_database_keeps_every_row(
+    old_rows: dict[str, list[dict[str, Any]]], kb_home: Path
+) -> None:
     assert [name for name, rows in old_rows.items() if not rows] == []
 
     with connect() as engine:

@@ -33,13 +33,22 @@ def second(corpus: Corpus) -> Iterator[Store]:
 
 def tables(store: Store) -> set[str]:
     with store.read() as tx:
-        found = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE name GLOB 'chunks_fts*'").scalars()
-        return {name for name in found if name.removeprefix("chunks_fts_").isdigit() or name == "chunks_fts"}
+        found = tx.connection.exec_driver_sql(
+            "SELECT name FROM sqlite_schema WHERE name GLOB 'chunks_fts*'"
+        ).scalars()
+        return {
+            name
+            for name in found
+            if name.removeprefix("chunks_fts_").isdigit() or name == "chunks_fts"
+        }
 
 
 def counts(store: Store) -> dict[str, int]:
     with store.read() as tx:
-        return {owner: tx.text_index(owner).maintenance.count() for owner in (DEFAULT_ORGANIZATION, OTHER)}
+        return {
+            owner: tx.text_index(owner).maintenance.count()
+            for owner in (DEFAULT_ORGANIZATION, OTHER)
+        }
 
 
 def test_scores_do_not_depend_on_what_a_neighbour_writes(corpus: Corpus) -> None:
@@ -85,7 +94,9 @@ def test_a_table_that_is_rolled_back_to_a_savepoint_is_made_again(corpus: Corpus
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_full_disk_in_a_savepoint_ends_the_transaction_and_says_so(corpus: Corpus, wrapped: bool) -> None:
+def test_a_full_disk_in_a_savepoint_ends_the_transaction_and_says_so(
+    corpus: Corpus, wrapped: bool
+) -> None:
     """SQLite has rolled back by then: a caller that caught another error would write on without a transaction."""
     corpus.add(["lions"])
     met, went_on = False, False
@@ -111,7 +122,9 @@ def test_a_full_disk_in_a_savepoint_ends_the_transaction_and_says_so(corpus: Cor
     assert len(corpus.text("zebras", side=False)) == 1
 
 
-def test_what_others_have_open_sees_a_new_table_after_the_commit_and_not_before(corpus: Corpus, second: Store) -> None:
+def test_what_others_have_open_sees_a_new_table_after_the_commit_and_not_before(
+    corpus: Corpus, second: Store
+) -> None:
     with second.read(OTHER) as before, corpus.store.write(OTHER) as tx:
         tx.text_index(OTHER).add([(1, index_fields(["", "", "zebras"]))])
         assert before.text_index(OTHER).maintenance.count() == 0
@@ -130,8 +143,12 @@ def test_what_all_organizations_shared_is_divided_when_it_is_opened(corpus: Corp
         tx.engine.drop_text(tx.connection)
         tx.connection.exec_driver_sql("DROP TABLE full_texts")
         full_text.create_table(tx.connection, "chunks_fts")
-        tx.connection.exec_driver_sql("INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks")
-        tx.connection.exec_driver_sql("UPDATE kb_migrations SET version = 2 WHERE plugin = 'full text'")
+        tx.connection.exec_driver_sql(
+            "INSERT INTO chunks_fts(rowid, body) SELECT seq, content FROM chunks"
+        )
+        tx.connection.exec_driver_sql(
+            "UPDATE kb_migrations SET version = 2 WHERE plugin = 'full text'"
+        )
     assert tables(corpus.store) == {"chunks_fts"}
 
     opened = open_store(corpus.path / "kb.sqlite")
@@ -188,13 +205,17 @@ def test_vectors_are_found_by_organization_also_where_they_were_before(corpus: C
     corpus.add(["zebras"])
     with corpus.store.write() as tx:
         tx.connection.exec_driver_sql("DROP INDEX chunks_vec_1_by_organization")
-        tx.connection.exec_driver_sql("DELETE FROM kb_migrations WHERE plugin = 'host' AND version >= 6")
+        tx.connection.exec_driver_sql(
+            "DELETE FROM kb_migrations WHERE plugin = 'host' AND version >= 6"
+        )
 
     opened = open_store(corpus.path / "kb.sqlite")
 
     try:
         with opened.read() as tx:
             named = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'chunks_vec_1_chunks'"
-            assert tx.connection.exec_driver_sql(named).scalars().all() == ["chunks_vec_1_by_organization"]
+            assert tx.connection.exec_driver_sql(named).scalars().all() == [
+                "chunks_vec_1_by_organization"
+            ]
     finally:
         opened.close()

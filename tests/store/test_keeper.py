@@ -68,7 +68,9 @@ def agrees(corpus: Corpus, same: Close) -> None:
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 5, 8, 13])
-def test_a_keeper_that_is_killed_leaves_nothing_wrong(corpus: Corpus, same: Close, place: int) -> None:
+def test_a_keeper_that_is_killed_leaves_nothing_wrong(
+    corpus: Corpus, same: Close, place: int
+) -> None:
     corpus.fill(40)
     for seed in (1, 2, 3):
         corpus.keeper().run()
@@ -173,7 +175,9 @@ def test_chunks_that_change_while_a_segment_is_written_are_right_afterwards(corp
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "changed"])
-def test_damaged_segments_are_noticed_and_built_anew(corpus: Corpus, same: Close, damage: str) -> None:
+def test_damaged_segments_are_noticed_and_built_anew(
+    corpus: Corpus, same: Close, damage: str
+) -> None:
     corpus.fill(40)
     corpus.keeper().run()
     whole = {query: corpus.text(query, side=False) for query in ("zebra", "the w1")}
@@ -239,13 +243,17 @@ def test_vectors_of_a_dropped_space_take_their_index_with_them(corpus: Corpus) -
 def test_numbers_of_vectors_are_read_wherever_they_are(corpus: Corpus) -> None:
     corpus.fill(30)
     with corpus.store.read() as tx:
-        texts = {row.seq: row.content for row in tx.execute(sa.select(chunks.c.seq, chunks.c.content))}
+        texts = {
+            row.seq: row.content for row in tx.execute(sa.select(chunks.c.seq, chunks.c.content))
+        }
         read = tx.vector_index(corpus.space().index_name).read([*texts, 10**6])
 
     assert read == {seq: vector_of(text) for seq, text in texts.items()}
 
 
-def test_an_engine_builds_it_by_itself_and_says_so(kb_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_builds_it_by_itself_and_says_so(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KB_SIDE_INDEX_MIN_CHUNKS", "10")
     monkeypatch.setenv("KB_SIDE_INDEX_TAIL_ROWS", "8")
     with connect() as engine:

@@ -32,7 +32,20 @@ pytestmark = pytest.mark.postgres_only
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
 WEIGHTS = (2.5, 1.5, 1.0)
-WORDS = ["backup", "zebra", "café", "Straße", "日本語の本", "백업은", "νέα", "x1", "running", "the", "of", "retention"]
+WORDS = [
+    "backup",
+    "zebra",
+    "café",
+    "Straße",
+    "日本語の本",
+    "백업은",
+    "νέα",
+    "x1",
+    "running",
+    "the",
+    "of",
+    "retention",
+]
 
 
 @pytest.fixture
@@ -68,12 +81,27 @@ def _fail(plugin: str, error: Exception) -> None:
     raise error
 
 
-def fill(store: Store, texts: list[str], organization: str = DEFAULT_ORGANIZATION, space: Space | None = None) -> list[int]:
+def fill(
+    store: Store,
+    texts: list[str],
+    organization: str = DEFAULT_ORGANIZATION,
+    space: Space | None = None,
+) -> list[int]:
     added = []
     with store.write(organization) as tx:
         for number, text in enumerate(texts):
-            values = {"doc_type": "note", "title": f"about {text.split(' ')[-1]}", "path": f"{number}.md", "media": "text/plain"}
-            values |= {"trust": "primary", "metadata": {}, "content_hash": content_hash(text), "bytes": 1}
+            values = {
+                "doc_type": "note",
+                "title": f"about {text.split(' ')[-1]}",
+                "path": f"{number}.md",
+                "media": "text/plain",
+            }
+            values |= {
+                "trust": "primary",
+                "metadata": {},
+                "content_hash": content_hash(text),
+                "bytes": 1,
+            }
             piece = ChunkText(text, {"heading_path": ["Head", text.split(" ")[0]]})
             vectors = {content_hash(text): vector_of(text)} if space else {}
             added.append(insert_document(tx, values, [], [piece], "job", vectors, space))
@@ -82,7 +110,10 @@ def fill(store: Store, texts: list[str], organization: str = DEFAULT_ORGANIZATIO
 
 def some_texts(count: int) -> list[str]:
     chance = random.Random(7)
-    return [" ".join(chance.choices(WORDS, weights=range(len(WORDS), 0, -1), k=chance.randint(2, 60))) for _ in range(count)]
+    return [
+        " ".join(chance.choices(WORDS, weights=range(len(WORDS), 0, -1), k=chance.randint(2, 60)))
+        for _ in range(count)
+    ]
 
 
 def every(organization: str = DEFAULT_ORGANIZATION) -> sa.Select:
@@ -95,9 +126,20 @@ def searched(store: Store, wanted: str | Expression, limit: int = 500) -> list[t
 
 
 @pytest.mark.parametrize(
-    "query", ["zebra backup", "the café", "日本", "백업", "본", "running of the νέα x1 retention", "nothing"]
+    "query",
+    [
+        "zebra backup",
+        "the café",
+        "日本",
+        "백업",
+        "본",
+        "running of the νέα x1 retention",
+        "nothing",
+    ],
 )
-def test_s1_words_have_the_scores_that_fts5_gives_them(postgres: Store, sqlite: Store, query: str) -> None:
+def test_s1_words_have_the_scores_that_fts5_gives_them(
+    postgres: Store, sqlite: Store, query: str
+) -> None:
     texts = some_texts(120)
     for store in (postgres, sqlite):
         fill(store, texts)
@@ -115,7 +157,10 @@ def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_ar
     from kb_postgres import ranking
 
     monkeypatch.setattr(ranking, "FEW", 60)
-    texts = [f"{text} quagga" if number % 20 == 0 else text for number, text in enumerate(some_texts(300))]
+    texts = [
+        f"{text} quagga" if number % 20 == 0 else text
+        for number, text in enumerate(some_texts(300))
+    ]
     for store in (postgres, sqlite):
         fill(store, texts)
     asked: list[str] = []
@@ -128,7 +173,9 @@ def test_s1_chunks_with_frequent_words_alone_are_not_scored_where_rarer_words_ar
     event.listen(postgres.engine.reader, "before_cursor_execute", notice)
     for query, limit in (("quagga the of", 10), ("quagga the of", 40), ("the of", 10)):
         expected, found = searched(sqlite, query, limit), searched(postgres, query, limit)
-        assert [score for _, score in found] == pytest.approx([score for _, score in expected], rel=1e-4, abs=1e-6)
+        assert [score for _, score in found] == pytest.approx(
+            [score for _, score in expected], rel=1e-4, abs=1e-6
+        )
     # Ten have the rare word; forty have not, so all are scored after them.
     assert ["|" in one for one in asked[:3]] == [False, False, True]
 
@@ -159,7 +206,9 @@ def test_what_was_counted_of_a_frequent_word_is_counted_anew_once_there_is_more(
     ],
     ids=["phrase", "prefix", "title", "without", "run", "character"],
 )
-def test_s4_syntax_finds_the_same_on_both(postgres: Store, sqlite: Store, expression: Expression) -> None:
+def test_s4_syntax_finds_the_same_on_both(
+    postgres: Store, sqlite: Store, expression: Expression
+) -> None:
     texts = some_texts(120)
     for store in (postgres, sqlite):
         fill(store, texts)
@@ -187,7 +236,9 @@ def test_words_that_are_too_long_for_postgresql_are_found(postgres: Store) -> No
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_filter_loses_no_hits_of_an_hnsw_index(postgres: Store, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_loses_no_hits_of_an_hnsw_index(
+    postgres: Store, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kb_postgres import index_builder as keeper
     from kb_postgres import vectors
     from kb_postgres.repartition import partition
@@ -228,7 +279,9 @@ def test_vectors_come_back_as_they_were(postgres: Store) -> None:
     assert shown == [vector_of("one"), vector_of("two")]
 
 
-def test_writers_of_one_organization_wait_for_each_other_and_no_one_else_does(postgres: Store) -> None:
+def test_writers_of_one_organization_wait_for_each_other_and_no_one_else_does(
+    postgres: Store,
+) -> None:
     with postgres.write(DEFAULT_ORGANIZATION):
         with postgres.write(OTHER):
             pass
@@ -275,7 +328,9 @@ def test_nothing_can_be_written_while_reading(postgres: Store) -> None:
 
 def test_the_rows_that_a_statement_made_of_others_are_counted(postgres: Store) -> None:
     columns = ["id", "name", "created_at"]
-    copied = sa.select(sa.func.reverse(organizations.c.id), organizations.c.name + "x", organizations.c.created_at)
+    copied = sa.select(
+        sa.func.reverse(organizations.c.id), organizations.c.name + "x", organizations.c.created_at
+    )
     with postgres.write() as tx:
         there = tx.scalar(sa.select(sa.func.count()).select_from(organizations))
         assert tx.execute(sa.insert(organizations).from_select(columns, copied)).rowcount == there
@@ -293,7 +348,10 @@ def test_a_statement_that_takes_too_long_is_ended_and_names_the_setting(database
     store = Store(PostgresEngine(database, busy_timeout=5, statement_timeout=0.1, pool_size=1))
     try:
         for begin, unchanged in ((store.read, ""), (store.write, "; nothing was changed")):
-            with pytest.raises(Busy, match=f"took too long and was ended{unchanged}$") as told, begin() as tx:
+            with (
+                pytest.raises(Busy, match=f"took too long and was ended{unchanged}$") as told,
+                begin() as tx,
+            ):
                 tx.scalar(sa.text("SELECT count(*) FROM generate_series(1, 1000000000)"))
             assert "KB_DATABASE_STATEMENT_TIMEOUT" in (told.value.hint or "")
     finally:
@@ -324,7 +382,10 @@ def test_without_the_extension_it_says_how_to_create_it(postgres: Store) -> None
     ("url", "shown"),
     [
         ("postgresql://kb:s3cret@db/kb", "postgresql://kb:***@db/kb"),
-        ("postgresql://kb@db/kb?password=s3cret&sslmode=require", "postgresql://kb@db/kb?password=***&sslmode=require"),
+        (
+            "postgresql://kb@db/kb?password=s3cret&sslmode=require",
+            "postgresql://kb@db/kb?password=***&sslmode=require",
+        ),
         ("postgresql:///kb?host=/run/postgresql", "postgresql:///kb?host=/run/postgresql"),
     ],
 )

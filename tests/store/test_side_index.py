@@ -39,7 +39,9 @@ QUERIES = [
 
 
 def tagged(tag: str) -> sa.ColumnElement[bool]:
-    return documents.c.id.in_(sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag))
+    return documents.c.id.in_(
+        sa.select(document_tags.c.document_id).where(document_tags.c.tag == tag)
+    )
 
 
 @pytest.fixture(params=["small", "large"])
@@ -140,12 +142,24 @@ def test_filters_lose_nothing(corpus: Corpus, same: Close, limit: int) -> None:
     corpus.fill(150)
     corpus.keeper().run()
     corpus.fill(20, 9)
-    conditions = [tagged("t3"), documents.c.path == "note 7 the.md", documents.c.id > 100, documents.c.id < 0, ~tagged("t1")]
+    conditions = [
+        tagged("t3"),
+        documents.c.path == "note 7 the.md",
+        documents.c.id > 100,
+        documents.c.id < 0,
+        ~tagged("t1"),
+    ]
 
     for condition in conditions:
         for query in QUERIES[:5]:
-            same(corpus.text(query, condition, limit=limit), corpus.text(query, condition, limit=limit, side=False))
-            same(corpus.vectors(query, condition, limit=limit), corpus.exact_vectors(query, condition, limit=limit))
+            same(
+                corpus.text(query, condition, limit=limit),
+                corpus.text(query, condition, limit=limit, side=False),
+            )
+            same(
+                corpus.vectors(query, condition, limit=limit),
+                corpus.exact_vectors(query, condition, limit=limit),
+            )
 
 
 def test_a_filter_is_asked_again_when_something_was_written(corpus: Corpus) -> None:
@@ -161,7 +175,11 @@ def test_a_broad_filter_that_shuts_out_all_good_hits_still_finds_the_rest(corpus
     for number in range(60):
         corpus.add(["zebra " * 10] * 3, title=f"shut {number}", tag="shut")
     for number in range(30):
-        corpus.add([f"a zebra among many other words that make it worse {number}"], title=f"open {number}", tag="open")
+        corpus.add(
+            [f"a zebra among many other words that make it worse {number}"],
+            title=f"open {number}",
+            tag="open",
+        )
     corpus.keeper().run()
 
     assert len(corpus.text("zebra", ~tagged("shut"), limit=20)) == 20
@@ -187,12 +205,19 @@ def test_an_organization_that_has_shrunk_loses_its_side_index(corpus: Corpus) ->
     corpus.keeper(min_chunks=10).run()
     corpus.keeper(min_chunks=10).run()
 
-    assert corpus.count("side_indexes") == corpus.count("side_segments") == corpus.count("side_removed") == 0
+    assert (
+        corpus.count("side_indexes")
+        == corpus.count("side_segments")
+        == corpus.count("side_removed")
+        == 0
+    )
     assert not [folder for folder in corpus.store.engine.side_folder.iterdir() if folder.is_dir()]
 
 
 def test_segments_that_are_largely_void_are_written_anew(corpus: Corpus, same: Close) -> None:
-    numbers = [corpus.add([f"note of the zebra {number}"], title=f"n{number}") for number in range(64)]
+    numbers = [
+        corpus.add([f"note of the zebra {number}"], title=f"n{number}") for number in range(64)
+    ]
     corpus.keeper().run()
     for number in numbers[::2]:
         corpus.delete(number)
@@ -226,13 +251,25 @@ def test_many_questions_at_once_find_what_each_finds_alone(corpus: Corpus) -> No
                 texts = tx.text.search(wanted, allowed, limit)
                 vectors = index.search(asked, allowed, limit)
                 for number, (by_words, by_vector) in enumerate(zip(texts, vectors, strict=True)):
-                    assert pairs(by_words) == pairs(*tx.text.search([wanted[number]], allowed, limit))
+                    assert pairs(by_words) == pairs(
+                        *tx.text.search([wanted[number]], allowed, limit)
+                    )
                     assert pairs(by_vector) == pairs(*index.search([asked[number]], allowed, limit))
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.floats(-2, 2, width=32), st.integers(1, 5)), max_size=30))
-def test_the_best_come_first_as_sorting_by_each_column_has_them(found: list[tuple[int, float, int]]) -> None:
-    groups, scores, numbers = (np.array(column) for column in zip(*found, strict=True)) if found else (np.empty(0, np.int64),) * 3
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.floats(-2, 2, width=32), st.integers(1, 5)), max_size=30
+    )
+)
+def test_the_best_come_first_as_sorting_by_each_column_has_them(
+    found: list[tuple[int, float, int]],
+) -> None:
+    groups, scores, numbers = (
+        (np.array(column) for column in zip(*found, strict=True))
+        if found
+        else (np.empty(0, np.int64),) * 3
+    )
     scores = scores.astype(np.float32)
     wanted = np.lexsort((numbers, -scores, groups))
 

@@ -82,10 +82,14 @@ def run(argv: list[str]) -> int:
         log_file = LogFile(bootstrap.data_dir)
         logging.getLogger().addHandler(log_file)
         if not as_json and ignored_dotenv(bootstrap):
-            sys.stderr.write("kb: .env in this folder is not read, since it may be somebody else's; to use it: --config .env\n")
+            sys.stderr.write(
+                "kb: .env in this folder is not read, since it may be somebody else's; to use it: --config .env\n"
+            )
         if argv[:2] == ["plugins", "disable"]:
             # What is being switched off must not be loaded for it.
-            bootstrap = dataclasses.replace(bootstrap, disabled_plugins=bootstrap.disabled_plugins | set(argv[2:]))
+            bootstrap = dataclasses.replace(
+                bootstrap, disabled_plugins=bootstrap.disabled_plugins | set(argv[2:])
+            )
         if bootstrap.trace_hooks:
             logging.getLogger("kb.plugins").setLevel(logging.INFO)
         plugins = Plugins(bootstrap)
@@ -103,7 +107,11 @@ def run(argv: list[str]) -> int:
         return 0
     except CycloptsError as error:
         return _report(
-            usage_error(error, _called(error, argv), [item.name for item in cli.plugins.commands] if cli else []),
+            usage_error(
+                error,
+                _called(error, argv),
+                [item.name for item in cli.plugins.commands] if cli else [],
+            ),
             cli,
             as_json,
             debug,
@@ -111,9 +119,13 @@ def run(argv: list[str]) -> int:
     except KBError as error:
         return _report(error, cli, as_json, debug)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
-        unexpected = memory_trouble(error) or KBError(f"unexpected: {type(error).__name__}: {error}", hint="--debug shows where")
+        unexpected = memory_trouble(error) or KBError(
+            f"unexpected: {type(error).__name__}: {error}", hint="--debug shows where"
+        )
         if log_file:
-            record = logging.LogRecord("kb.cli", logging.ERROR, __file__, 0, unexpected.message, None, sys.exc_info())
+            record = logging.LogRecord(
+                "kb.cli", logging.ERROR, __file__, 0, unexpected.message, None, sys.exc_info()
+            )
             # To the file alone: standard error has the message below.
             log_file.handle(record)
         return _report(unexpected, cli, as_json, debug)
@@ -140,7 +152,10 @@ def _report(error: KBError, cli: Cli | None, as_json: bool, debug: bool) -> int:
         sys.stderr.write(masked(traceback.format_exc()))
     if error.code == SafetyThresholdExceeded.code and _FORCE in error.message:
         # The engine speaks of its request's field; here that is a flag.
-        error.message, error.hint = error.message.replace(_FORCE, ""), "--force proceeds all the same"
+        error.message, error.hint = (
+            error.message.replace(_FORCE, ""),
+            "--force proceeds all the same",
+        )
     if error.code == KBError.code and cli and not cli.bootstrap.engine_url:
         # Only here: a path is nothing for callers elsewhere.
         file = cli.bootstrap.data_dir / LOG_FILE
@@ -162,8 +177,12 @@ def _dispatch(argv: list[str], cli: Cli) -> int:
     @app.meta.default
     def launch(
         *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-        json: Annotated[bool, Parameter(negative=(), help="Print JSON.", group="Everywhere")] = False,
-        debug: Annotated[bool, Parameter(negative=(), help="Show tracebacks and logs.", group="Everywhere")] = False,
+        json: Annotated[
+            bool, Parameter(negative=(), help="Print JSON.", group="Everywhere")
+        ] = False,
+        debug: Annotated[
+            bool, Parameter(negative=(), help="Show tracebacks and logs.", group="Everywhere")
+        ] = False,
         config: Annotated[str | None, Parameter(help=_CONFIG_HELP, group="Everywhere")] = None,
     ) -> Any:
         words = [STDIN if token == "-" else token for token in tokens]
@@ -218,7 +237,11 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
 
 def _help(plugins: Plugins) -> str:
     """The introduction, with examples of commands that are there."""
-    examples = [line for line in HELP.splitlines() if not line.startswith("kb ") or plugins.commands.get(line.split()[1])]
+    examples = [
+        line
+        for line in HELP.splitlines()
+        if not line.startswith("kb ") or plugins.commands.get(line.split()[1])
+    ]
     return "\n".join(examples)
 
 
@@ -231,15 +254,27 @@ def _check_command(word: str | None, plugins: Plugins) -> None:
             raise ConfigInvalid(message, hint=f"kb plugins enable {owner}")
         near = difflib.get_close_matches(word, known, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigInvalid(f"there is no command {word!r}{meant}", hint="kb --help lists the commands")
+        raise ConfigInvalid(
+            f"there is no command {word!r}{meant}", hint="kb --help lists the commands"
+        )
 
 
 def _group(
-    plugins: Plugins, name: str, top: Command | None, inner: Iterable[Command], wanted: bool, second: str | None, group: Group
+    plugins: Plugins,
+    name: str,
+    top: Command | None,
+    inner: Iterable[Command],
+    wanted: bool,
+    second: str | None,
+    group: Group,
 ) -> App:
     """Commands of one first word, of one plugin or of several: one that cannot be imported must not stop another's."""
     by_word = {command.name.split(" ")[1]: command for command in inner}
-    about = top.help if top else next((command.about for command in by_word.values() if command.about), "")
+    about = (
+        top.help
+        if top
+        else next((command.about for command in by_word.values() if command.about), "")
+    )
     sub = App(name=name, help=about or f"Work with {name}: {', '.join(by_word)}.", group=group)
     if not wanted:
         return sub
@@ -266,7 +301,9 @@ def _function(plugins: Plugins, command: Command) -> Any:
         return target(plugins, command.name) if command.build else target
     except ImportError as error:
         plugin = plugins.commands.plugin_of(command.name)
-        raise KBError(f"the command {command.name!r} of plugin {plugin!r} cannot be imported: {error}") from error
+        raise KBError(
+            f"the command {command.name!r} of plugin {plugin!r} cannot be imported: {error}"
+        ) from error
 
 
 def _told(function: Any) -> dict[str, str]:
@@ -276,12 +313,19 @@ def _told(function: Any) -> dict[str, str]:
     # Lines end where the source's do; a terminal has its own width.
     paragraphs = [" ".join(part.split("\n")) for part in sections[0].strip().split("\n\n")]
     examples = named.get("Examples", "").strip()
-    return {"help": "\n\n".join(paragraphs), "help_epilogue": f"Examples:\n\n{examples}" if examples else ""}
+    return {
+        "help": "\n\n".join(paragraphs),
+        "help_epilogue": f"Examples:\n\n{examples}" if examples else "",
+    }
 
 
 def examples(plugins: Plugins, command: Command) -> list[str]:
     """Return the examples of a command's `--help`, as one types them."""
-    return [line for line in _told(_function(plugins, command))["help_epilogue"].splitlines()[1:] if line.strip()]
+    return [
+        line
+        for line in _told(_function(plugins, command))["help_epilogue"].splitlines()[1:]
+        if line.strip()
+    ]
 
 
 class _PlainFormatter(logging.Formatter):

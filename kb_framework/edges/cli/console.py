@@ -29,7 +29,9 @@ STDIN = "<standard input>"
 class Cli:
     """What every command is given, as its keyword-only parameter `cli`."""
 
-    def __init__(self, bootstrap: Bootstrap, plugins: Plugins, *, json: bool = False, debug: bool = False) -> None:
+    def __init__(
+        self, bootstrap: Bootstrap, plugins: Plugins, *, json: bool = False, debug: bool = False
+    ) -> None:
         self.bootstrap = bootstrap
         self.plugins = plugins
         self.json = json
@@ -55,14 +57,22 @@ class Cli:
     def result(self, data: Any, text: str | None = None) -> None:
         """One thing: as JSON with `--json`, else as text."""
         if self.json or text is None:
-            self.print(json.dumps(data, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+            self.print(
+                json.dumps(data, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+            )
         else:
             self.print(text)
 
     def print(self, text: str) -> None:
         sys.stdout.write(text + "\n")
 
-    def table(self, data: Any, rows: Iterable[Sequence[Any]], columns: Sequence[str], title: str | None = None) -> None:
+    def table(
+        self,
+        data: Any,
+        rows: Iterable[Sequence[Any]],
+        columns: Sequence[str],
+        title: str | None = None,
+    ) -> None:
         """Many things: `data` as JSON with `--json`, else rows as a table (tab-separated in a pipe)."""
         if self.json:
             self.result(data)
@@ -71,10 +81,14 @@ class Cli:
             from rich.table import Table
             from rich.text import Text
 
-            table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+            table = Table(
+                title=title, title_justify="left", header_style="bold", box=None, pad_edge=False
+            )
             for name in columns:
                 # Nothing is cut off, and an id stays in one piece, to be copied.
-                table.add_column(name, overflow="fold", no_wrap=name == "id" or name.endswith("_id"))
+                table.add_column(
+                    name, overflow="fold", no_wrap=name == "id" or name.endswith("_id")
+                )
             for row in rows:
                 table.add_row(*(Text(harmless(cell)) for cell in row))
             Console().print(table)
@@ -112,13 +126,21 @@ class Cli:
         return answer.strip().lower() in {"y", "yes"}
 
     @contextmanager
-    def progress(self, items: Sequence[Any], label: str, arriving: Iterable[Any] | None = None) -> Iterator[Iterable[Any]]:
+    def progress(
+        self, items: Sequence[Any], label: str, arriving: Iterable[Any] | None = None
+    ) -> Iterator[Iterable[Any]]:
         """The items (as they arrive), with a bar, rate and remaining time where someone looks."""
         if self.json or len(items) < 2 or not sys.stderr.isatty():
             yield items if arriving is None else arriving
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
         columns = (
             TextColumn("{task.description}"),
@@ -147,12 +169,30 @@ class Cli:
             yield lambda done, total, label="": None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
-        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}"),
+        )
+        with Progress(
+            *columns,
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        ) as bar:
             task = bar.add_task(label, total=total)
-            yield lambda done, total, label=label: bar.update(task, completed=done, total=total, description=label)
+            yield lambda done, total, label=label: bar.update(
+                task, completed=done, total=total, description=label
+            )
 
     @contextmanager
     def interruptible(self, message: str) -> Iterator[None]:
@@ -179,7 +219,11 @@ def interactive() -> bool:
 
 def harmless(cell: Any) -> str:
     """A cell's text, without codes that would move the cursor or colour the terminal."""
-    return "" if cell is None else "".join(char for char in str(cell) if char.isprintable() or char in "\n\t")
+    return (
+        ""
+        if cell is None
+        else "".join(char for char in str(cell) if char.isprintable() or char in "\n\t")
+    )
 
 
 def pairs(data: Mapping[str, Any]) -> str:

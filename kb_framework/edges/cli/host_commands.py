@@ -113,7 +113,11 @@ def config(*, cli: Cli) -> None:
         for item in settings.values
     ]
     data = {"settings": shown, "unknown": list(settings.unknown_variables)}
-    cli.table(data, [list(item.values())[:4] for item in shown], ("variable", "value", "source", "description"))
+    cli.table(
+        data,
+        [list(item.values())[:4] for item in shown],
+        ("variable", "value", "source", "description"),
+    )
     known = {item.variable for item in settings.values}
     for name in settings.unknown_variables:
         near = nearest(name, known)
@@ -161,16 +165,22 @@ def _keep(cli: Cli, name: str, value: str | None) -> None:
     from kb_framework.messages import nearest
 
     path = cli.bootstrap.config_file
-    known = {item.variable: item for item in load_plugin_settings(cli.bootstrap, cli.plugins).values}
+    known = {
+        item.variable: item for item in load_plugin_settings(cli.bootstrap, cli.plugins).values
+    }
     variable = name.upper().replace(".", "_").replace("-", "_")
     variable = variable if variable.startswith("KB_") else f"KB_{variable}"
     if variable not in known:
         near = nearest(variable, known)
         raise InvalidInput(
-            f"{name} is not a setting", hint=f"did you mean {known[near].key}?" if near else "kb config lists them"
+            f"{name} is not a setting",
+            hint=f"did you mean {known[near].key}?" if near else "kb config lists them",
         )
     if variable in _NEEDED_BEFORE:
-        raise InvalidInput(f"{name} decides which file is read, so the file cannot set it", hint=f"set {variable} instead")
+        raise InvalidInput(
+            f"{name} decides which file is read, so the file cannot set it",
+            hint=f"set {variable} instead",
+        )
     checked: Any = None
     if value is not None:
         # As if the environment said so: this validates it, and gives it its type.
@@ -212,7 +222,10 @@ def plugins(*, cli: Cli) -> None:
             or "; ".join(info.errors[-1:])
             or "; ".join(
                 [
-                    ", ".join(f"{len(names)} {what.replace('_', ' ')}" for what, names in info.contributes.items()),
+                    ", ".join(
+                        f"{len(names)} {what.replace('_', ' ')}"
+                        for what, names in info.contributes.items()
+                    ),
                     *info.shadowed,
                 ]
             ),
@@ -235,14 +248,20 @@ def _ask_engine(cli: Cli) -> list[PluginInfo]:
         info.engine = different.pop(cli.plugins.handle(info), None)
         if info.state == "active" and info.name in found["failed"]:
             info.state, info.reason, info.engine = "failed", found["failed"][info.name], None
-    return [PluginInfo(name, "", found["loaded"][name].split()[1], "absent", engine=words) for name, words in different.items()]
+    return [
+        PluginInfo(name, "", found["loaded"][name].split()[1], "absent", engine=words)
+        for name, words in different.items()
+    ]
 
 
 def _differences(cli: Cli, theirs: dict[str, str]) -> dict[str, str]:
     ours = cli.plugins.prints
     if cli.bootstrap.engine_url:
         # On another machine the same source has other times.
-        theirs, ours = ({name: " ".join(words.split()[:2]) for name, words in side.items()} for side in (theirs, ours))
+        theirs, ours = (
+            {name: " ".join(words.split()[:2]) for name, words in side.items()}
+            for side in (theirs, ours)
+        )
     return differences(theirs, ours) if theirs else {}
 
 
@@ -265,15 +284,23 @@ def check(name: str | None = None, /, *, cli: Cli) -> int:
     _require_plugin(name, cli)
     check_contributions(cli.plugins)
     found = check_plugins(cli.plugins, name)
-    data = {"ok": all(item.state != "error" for item in found), "findings": [item._asdict() for item in found]}
+    data = {
+        "ok": all(item.state != "error" for item in found),
+        "findings": [item._asdict() for item in found],
+    }
     cli.table(data, found, ("plugin", "state", "finding"))
     return 0 if data["ok"] else 1
 
 
 def _require_plugin(name: str | None, cli: Cli) -> None:
-    known = {info.name for info in cli.plugins.infos} | {f"{i.distribution}:{i.name}" for i in cli.plugins.infos}
+    known = {info.name for info in cli.plugins.infos} | {
+        f"{i.distribution}:{i.name}" for i in cli.plugins.infos
+    }
     if name is not None and name not in known:
-        raise InvalidInput(f"there is no plugin {name!r}" + did_you_mean(name, sorted(known)), hint="kb plugins lists them")
+        raise InvalidInput(
+            f"there is no plugin {name!r}" + did_you_mean(name, sorted(known)),
+            hint="kb plugins lists them",
+        )
 
 
 def disable(name: str, *, cli: Cli) -> None:
@@ -312,26 +339,50 @@ def _switch(name: str, cli: Cli, *, disabled: bool) -> None:
     gone = _contributed(name, cli) if disabled else {}
     disable_plugin(cli.bootstrap, name, disabled=disabled)
     state = "disabled" if disabled else "enabled"
-    cli.result({"name": name, "state": state, **({"gone": gone} if disabled else {})}, f"{name} is {state}")
+    cli.result(
+        {"name": name, "state": state, **({"gone": gone} if disabled else {})}, f"{name} is {state}"
+    )
     for what, names in {} if cli.json else gone.items():
-        listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+        listed = ", ".join(names[:_LISTED]) + (
+            f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        )
         cli.say(f"gone from the next command on: {what.replace('_', ' ')} {listed}")
     if gone and not cli.json:
-        cli.say(f"kb plugins enable {name} brings it back; a running kb serve keeps it until it is restarted")
+        cli.say(
+            f"kb plugins enable {name} brings it back; a running kb serve keeps it until it is restarted"
+        )
     if not disabled and name in set(cli.bootstrap.disabled_plugins) and _named_by_setting(name):
         sys.stderr.write(f"kb: KB_DISABLED_PLUGINS still names {name}\n")
 
 
 def _contributed(name: str, cli: Cli) -> dict[str, list[str]]:
     """What a plugin contributes and guards. One from outside is not imported for it: it may be the one that is broken."""
-    info = next(info for info in cli.plugins.infos if name in (info.name, f"{info.distribution}:{info.name}"))
+    info = next(
+        info
+        for info in cli.plugins.infos
+        if name in (info.name, f"{info.distribution}:{info.name}")
+    )
     if info.distribution != HOST_DISTRIBUTION:
         return {}
     others = cli.bootstrap.disabled_plugins - {name, info.name}
-    info = next(item for item in Plugins(replace(cli.bootstrap, disabled_plugins=others)).infos if item.name == info.name)
+    info = next(
+        item
+        for item in Plugins(replace(cli.bootstrap, disabled_plugins=others)).infos
+        if item.name == info.name
+    )
     guards = [hook for hook in info.hooks if hook.startswith(("kb_guard_", "kb_narrow_"))]
-    shown = ("commands", "tools", "mutation_kinds", "selection_filters", "extractors", "retrievers", "research_sources")
-    return {what: info.contributes[what] for what in shown if what in info.contributes} | ({"guards": guards} if guards else {})
+    shown = (
+        "commands",
+        "tools",
+        "mutation_kinds",
+        "selection_filters",
+        "extractors",
+        "retrievers",
+        "research_sources",
+    )
+    return {what: info.contributes[what] for what in shown if what in info.contributes} | (
+        {"guards": guards} if guards else {}
+    )
 
 
 def _named_by_setting(name: str) -> bool:

@@ -26,4 +26,6 @@ def says_commas(help: str) -> str:
 
 CommaList = Annotated[Sequence[str], Parameter(converter=_split, n_tokens=1, negative=())]
 CommaListOrNone = Annotated[list[str] | None, Parameter(converter=_split, n_tokens=1, negative=())]
-CommaNumbersOrNone = Annotated[list[int] | None, Parameter(converter=_split_numbers, n_tokens=1, negative=())]
+CommaNumbersOrNone = Annotated[
+    list[int] | None, Parameter(converter=_split_numbers, n_tokens=1, negative=())
+]

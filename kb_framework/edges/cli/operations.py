@@ -29,7 +29,9 @@ class Option(NamedTuple):
     inside: str = ""
 
 
-def command_of(plugins: Plugins, operation: Operation[Any, Any], command: Command) -> Callable[..., int]:
+def command_of(
+    plugins: Plugins, operation: Operation[Any, Any], command: Command
+) -> Callable[..., int]:
     """Return the function that cyclopts calls for an operation."""
     options = [*_options(input_model(plugins, operation), command)]
 
@@ -42,7 +44,9 @@ def command_of(plugins: Plugins, operation: Operation[Any, Any], command: Comman
             given[command.words] = _joined(rest, command)
         if listed:
             if not rest:
-                raise ConfigInvalid(f"no {listed.name} given: kb {command.name} {listed.name.upper()}")
+                raise ConfigInvalid(
+                    f"no {listed.name} given: kb {command.name} {listed.name.upper()}"
+                )
             given[listed.name] = [*rest]
         values = _values(options, given)
         answer = cli.engine.run(operation, values)
@@ -51,11 +55,16 @@ def command_of(plugins: Plugins, operation: Operation[Any, Any], command: Comman
         cli.result(answer)
         return 0
 
-    return shaped(run, [*_parameters(options, command)], command.help or operation.help, command.examples)
+    return shaped(
+        run, [*_parameters(options, command)], command.help or operation.help, command.examples
+    )
 
 
 def shaped(
-    function: Callable[..., int], parameters: list[inspect.Parameter], help: str, examples: tuple[str, ...]
+    function: Callable[..., int],
+    parameters: list[inspect.Parameter],
+    help: str,
+    examples: tuple[str, ...],
 ) -> Callable[..., int]:
     """Return the function with the signature and the docstring that cyclopts makes flags and help of."""
     cli = inspect.Parameter("cli", inspect.Parameter.KEYWORD_ONLY, annotation=Cli)
@@ -73,7 +82,9 @@ def _options(model: type[BaseModel], command: Command) -> Iterator[Option]:
             continue
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from (
-                Option(field, part, inside=name) for field, part in inner.model_fields.items() if field not in command.omit
+                Option(field, part, inside=name)
+                for field, part in inner.model_fields.items()
+                if field not in command.omit
             )
         else:
             yield Option(name, info)
@@ -88,12 +99,21 @@ def _parameters(options: list[Option], command: Command) -> Iterator[inspect.Par
         if option == listed:
             help = Parameter(name=name.upper(), help=option.info.description)
             kind = int if _type(option) is CommaNumbersOrNone else str
-            yield inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL, annotation=Annotated[kind, help])
+            yield inspect.Parameter(
+                "words", inspect.Parameter.VAR_POSITIONAL, annotation=Annotated[kind, help]
+            )
             continue
         annotation = Annotated[_type(option), Parameter(help=option.info.description)]
-        yield inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation, default=_default(option))
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            annotation=annotation,
+            default=_default(option),
+        )
     if command.words:
-        annotation = Annotated[str, Parameter(name=command.words.upper(), help=by_name[command.words].info.description)]
+        annotation = Annotated[
+            str, Parameter(name=command.words.upper(), help=by_name[command.words].info.description)
+        ]
         yield inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL, annotation=annotation)
     for option in options:
         if option.name not in (*command.positional, command.words):
@@ -113,7 +133,14 @@ def _help(option: Option) -> str | None:
 
 def _listed(options: list[Option], command: Command) -> Option | None:
     """Return the positional field that takes all words that are left: the one that is a list."""
-    return next((option for option in options if option.name in command.positional and takes_list(option.info.annotation)), None)
+    return next(
+        (
+            option
+            for option in options
+            if option.name in command.positional and takes_list(option.info.annotation)
+        ),
+        None,
+    )
 
 
 def _type(option: Option) -> Any:
@@ -142,7 +169,9 @@ def _joined(words: tuple[str, ...], command: Command) -> str:
     text = " ".join(words)
     if text == STDIN or (not words and command.stdin):
         if sys.stdin is None or sys.stdin.isatty():
-            raise ConfigInvalid(f"no {command.words} given: kb {command.name} {command.words.upper()}, or pipe it in")
+            raise ConfigInvalid(
+                f"no {command.words} given: kb {command.name} {command.words.upper()}, or pipe it in"
+            )
         return sys.stdin.read()
     if not words:
         raise ConfigInvalid(f"no {command.words} given: kb {command.name} WORDS")
@@ -152,7 +181,9 @@ def _joined(words: tuple[str, ...], command: Command) -> str:
 def flag_names(option: Option, command: Command | None = None) -> list[str]:
     """Return a field's flags: the one that was chosen for it, and its own name, as in a request."""
     chosen = command.flags.get(option.name) if command else None
-    chosen = chosen or next((item.name for item in option.info.metadata if isinstance(item, Flag)), None)
+    chosen = chosen or next(
+        (item.name for item in option.info.metadata if isinstance(item, Flag)), None
+    )
     return list(dict.fromkeys([*([chosen] if chosen else []), flag_of(option.name)]))
 
 

@@ -23,23 +23,40 @@ _NUMBERS = {int: "a whole number", float: "a number"}
 
 def usage_error(error: CycloptsError, command: str, commands: Iterable[str]) -> ConfigInvalid:
     """Translate a parser's error; `command` is the command that was given, like `kb search`, of all `commands`."""
-    message, takes = _message(error, command, [name.split()[-1] for name in commands if f"kb {name}".startswith(f"{command} ")])
-    return ConfigInvalid(message, hint=f"{takes}; {command} --help" if takes else f"{command} --help")
+    message, takes = _message(
+        error,
+        command,
+        [name.split()[-1] for name in commands if f"kb {name}".startswith(f"{command} ")],
+    )
+    return ConfigInvalid(
+        message, hint=f"{takes}; {command} --help" if takes else f"{command} --help"
+    )
 
 
 def _message(error: CycloptsError, command: str, inner: list[str]) -> tuple[str, str]:
     """Return what is wrong, and what is allowed instead where that is a list of names."""
     if isinstance(error, UnknownOptionError):
         given = (error.token.keyword or error.token.value).split("=")[0]
-        options = [name for item in error.argument_collection if item.parse and item.show for name in item.names]
+        options = [
+            name
+            for item in error.argument_collection
+            if item.parse and item.show
+            for name in item.names
+        ]
         message = f"{command} has no option {given}{_meant(nearest(given, options))}"
         if not given.startswith("--"):
             message += "; words that begin with - come after --"
-        return message, f"it takes {', '.join([*(name for name in options if name.startswith('--')), '--json'])}"
+        return (
+            message,
+            f"it takes {', '.join([*(name for name in options if name.startswith('--')), '--json'])}",
+        )
     if isinstance(error, UnusedCliTokensError | UnknownCommandError):
         given = (error.unused_tokens or [""])[0]
         if inner:
-            return f"there is no command {command} {given}{_meant(nearest(given, inner))}", f"there are {', '.join(inner)}"
+            return (
+                f"there is no command {command} {given}{_meant(nearest(given, inner))}",
+                f"there are {', '.join(inner)}",
+            )
         return f"{command} does not take {given!r}", ""
     if isinstance(error, CoercionError):
         return f"{_name(error)}: must be {_expected(error.target_type)}{_not(error)}", ""
@@ -49,7 +66,10 @@ def _message(error: CycloptsError, command: str, inner: list[str]) -> tuple[str,
         return f"{_name(error)} is required{_of(error)}", ""
     if isinstance(error, RepeatArgumentError):
         return f"{_name(error)} is given twice", ""
-    return f"the command line cannot be understood{f' at {_name(error)}' if error.argument else ''}", ""
+    return (
+        f"the command line cannot be understood{f' at {_name(error)}' if error.argument else ''}",
+        "",
+    )
 
 
 def _meant(near: str | None) -> str:

@@ -18,7 +18,12 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import Provide
-from litestar.exceptions import HTTPException, InternalServerException, SerializationException, ValidationException
+from litestar.exceptions import (
+    HTTPException,
+    InternalServerException,
+    SerializationException,
+    ValidationException,
+)
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme
@@ -127,7 +132,8 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
         mounted: list[HTTPRouteHandler] = []
         claimed = dict.fromkeys(_paths(handlers), HOST) | _claimed_by_operations(plugins)
         for name, routes in sorted(
-            plugins.routes.items(), key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0]))
+            plugins.routes.items(),
+            key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0])),
         ):
             plugin = plugins.routes.plugin_of(name)
             try:
@@ -152,13 +158,18 @@ def _limited(found: list[HTTPRouteHandler], kb: KB) -> list[HTTPRouteHandler]:
 
 def _claim(claimed: dict[tuple[str, str], str], paths: set[tuple[str, str]], plugin: str) -> None:
     for method, path in sorted(paths & claimed.keys()):
-        raise errors.PluginFailed(f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}")
+        raise errors.PluginFailed(
+            f"{method} {path} is claimed by both {claimed[method, path]!r} and {plugin!r}"
+        )
     claimed |= dict.fromkeys(paths, plugin)
 
 
 def _claimed_by_operations(plugins: Plugins) -> dict[tuple[str, str], str]:
     return {
-        (operation.http.method, re.sub(r"\{[^}:]*", "{", operation.http.path)): plugins.operations.plugin_of(operation.name)
+        (
+            operation.http.method,
+            re.sub(r"\{[^}:]*", "{", operation.http.path),
+        ): plugins.operations.plugin_of(operation.name)
         for operation in plugins.operations
         if not operation.http.by_hand
     }
@@ -166,11 +177,18 @@ def _claimed_by_operations(plugins: Plugins) -> dict[tuple[str, str], str]:
 
 def _paths(found: Iterable[HTTPRouteHandler]) -> set[tuple[str, str]]:
     """What handlers answer to; the name of a path's parameter makes no difference."""
-    every = ((str(method), path) for handler in found for path in handler.paths for method in handler.http_methods)
+    every = (
+        (str(method), path)
+        for handler in found
+        for path in handler.paths
+        for method in handler.http_methods
+    )
     return {(method, re.sub(r"\{[^}:]*", "{", path)) for method, path in every}
 
 
-def _documented(found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: str) -> list[HTTPRouteHandler]:
+def _documented(
+    found: HTTPRouteHandler | Iterable[HTTPRouteHandler], plugin: str
+) -> list[HTTPRouteHandler]:
     """The handlers, described for OpenAPI: in words, by plugin, and with the errors that any route may answer."""
     items = [found] if isinstance(found, BaseRouteHandler) else list(found)
     for handler in items:
@@ -192,11 +210,17 @@ def _note_queries(app: Litestar) -> None:
     for route in app.routes:
         if isinstance(route, HTTPRoute) and route.path.startswith(_BASE):
             for handler, parameters in route.route_handler_map.values():
-                if "query" not in parameters.expected_reserved_kwargs and "operation" not in handler.opt:
+                if (
+                    "query" not in parameters.expected_reserved_kwargs
+                    and "operation" not in handler.opt
+                ):
                     names = {item.field_alias for item in parameters.expected_query_params}
                     # What is a part of the path here may be a parameter on another path of the same handler.
                     handler.opt[_QUERY] = handler.opt.get(_QUERY, frozenset()) | names
-                    types = {name: item.annotation for name, item in handler.parsed_fn_signature.parameters.items()}
+                    types = {
+                        name: item.annotation
+                        for name, item in handler.parsed_fn_signature.parameters.items()
+                    }
                     handler.opt[_TEXTS] = handler.opt.get(_TEXTS, frozenset()) | {
                         item.field_alias.encode()
                         for item in parameters.expected_query_params
@@ -215,7 +239,9 @@ def _pages() -> list[Any]:
 
     spec = importlib.util.find_spec("swagger_ui")
     folder = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "static"
-    assets = create_static_files_router(_ASSETS, directories=[folder], include_in_schema=False, opt=_OPEN)
+    assets = create_static_files_router(
+        _ASSETS, directories=[folder], include_in_schema=False, opt=_OPEN
+    )
     return [root, docs, assets]
 
 
@@ -258,12 +284,16 @@ def _check_request(request: Request[Any, Any, Any]) -> None:
     if request.method in {"GET", "HEAD"} and (texts := request.route_handler.opt.get(_TEXTS)):
         # Where something is only read, a text without letters was not given.
         parts = request.scope["query_string"].split(b"&")
-        request.scope["query_string"] = b"&".join(part for part in parts if not (part[-1:] == b"=" and part[:-1] in texts))
+        request.scope["query_string"] = b"&".join(
+            part for part in parts if not (part[-1:] == b"=" and part[:-1] in texts)
+        )
     known = request.route_handler.opt.get(_QUERY)
     if query and known is not None:
         _check_names(request.query_params.keys(), known)
     expected = request.route_handler.opt.get("body", "json")
-    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    has_body = (
+        request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    )
     if expected == "bytes" or request.method in {"GET", "HEAD", "DELETE"} or not has_body:
         return
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -285,7 +315,12 @@ class Edge:
     """Around the application: who may reach it, a request id, and one line in the log per request."""
 
     def __init__(
-        self, app: Litestar, authenticator: Authenticator, host_settings: HostSettings, *, any_address: bool = False
+        self,
+        app: Litestar,
+        authenticator: Authenticator,
+        host_settings: HostSettings,
+        *,
+        any_address: bool = False,
     ) -> None:
         self.app = app
         self._authenticator = authenticator
@@ -306,15 +341,23 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [(b"x-request-id", request_id.encode()), *security_headers(message["headers"])]
+                own = [
+                    (b"x-request-id", request_id.encode()),
+                    *security_headers(message["headers"]),
+                ]
                 message["headers"] = [*message["headers"], *own]
             await send(message)
 
         refusal = self._refusal(scope["path"], scope["headers"])
         if refusal is not None:
             body = json.dumps(refusal.flat()).encode()
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            await send_marked({"type": "http.response.start", "status": refusal.http_status, "headers": headers})
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+            ]
+            await send_marked(
+                {"type": "http.response.start", "status": refusal.http_status, "headers": headers}
+            )
             await send_marked({"type": "http.response.body", "body": body, "more_body": False})
         else:
             await self.app(scope, in_time(receive, self._body_seconds), send_marked)
@@ -342,7 +385,9 @@ class Edge:
             if name in _ONCE and name in headers:
                 # A proxy in front may have looked at the other.
                 shown = name.decode()
-                return errors.InvalidInput(f"{shown}: there must be only one such header", field=shown)
+                return errors.InvalidInput(
+                    f"{shown}: there must be only one such header", field=shown
+                )
             headers[name] = value
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_allowed(host):
@@ -391,25 +436,36 @@ def render_error(request: Request[Any, Any, Any], error: Exception) -> Response[
         return Response(None, status_code=_CLIENT_CLOSED)
     found = _translate(error, request, handler)
     if found is None:
-        found = unexpected(error, request.scope.get("state", {}).get("request_id", ""), opt.get("failure", ""))
+        found = unexpected(
+            error, request.scope.get("state", {}).get("request_id", ""), opt.get("failure", "")
+        )
     dialect = opt.get("errors", "flat")
     body = found.in_dialect(dialect)
     headers = {"WWW-Authenticate": "Bearer"} if found.http_status == 401 else {}
     if found.http_status in (429, 503):
         headers["Retry-After"] = str(found.details.get("retry_after", 1))
-    return Response(body, status_code=found.http_status, headers=headers, media_type="application/json")
+    return Response(
+        body, status_code=found.http_status, headers=headers, media_type="application/json"
+    )
 
 
 def _is_hang_up(error: Exception) -> bool:
     """Whether the caller went away while its body was read."""
-    return isinstance(error, InternalServerException) and error.detail == "client disconnected prematurely"
+    return (
+        isinstance(error, InternalServerException)
+        and error.detail == "client disconnected prematurely"
+    )
 
 
-def _translate(error: Exception, request: Request[Any, Any, Any], handler: Any) -> errors.KBError | None:
+def _translate(
+    error: Exception, request: Request[Any, Any, Any], handler: Any
+) -> errors.KBError | None:
     if isinstance(error, HTTPException):
         of_body = getattr(error.__cause__, "__cause__", None)
         # Litestar takes a field that is named like a dependency for that, and its being wrong for a mistake in here.
-        if isinstance(error, ValidationException | InternalServerException) and isinstance(of_body, ValidationError):
+        if isinstance(error, ValidationException | InternalServerException) and isinstance(
+            of_body, ValidationError
+        ):
             return invalid(of_body, _body_of(handler))
         if isinstance(error, ValidationException):
             return _invalid_parameter(error, request, handler)
@@ -418,14 +474,20 @@ def _translate(error: Exception, request: Request[Any, Any, Any], handler: Any) 
         if error.status_code == errors.NotFound.http_status:
             return _not_served(request)
         if error.status_code == errors.MethodNotAllowed.http_status:
-            return errors.MethodNotAllowed(f"{request.method} is not possible at {request.scope['path']}")
+            return errors.MethodNotAllowed(
+                f"{request.method} is not possible at {request.scope['path']}"
+            )
         if error.status_code == errors.PayloadTooLarge.http_status:
             return errors.PayloadTooLarge("Request payload too large")
         kind = _STATUS_ERRORS.get(error.status_code)
         if kind is None and error.status_code >= 500:
             return None
-        return (kind or errors.InvalidInput)(str(error.detail) or "the request cannot be understood")
-    if isinstance(error, UnicodeDecodeError | RecursionError | LookupError) and _raised_while_parsing(error):
+        return (kind or errors.InvalidInput)(
+            str(error.detail) or "the request cannot be understood"
+        )
+    if isinstance(
+        error, UnicodeDecodeError | RecursionError | LookupError
+    ) and _raised_while_parsing(error):
         reason = "must be valid UTF-8"
         if isinstance(error, RecursionError):
             reason = "is nested too deeply"
@@ -441,14 +503,18 @@ def _body_of(handler: Any) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def _invalid_parameter(error: ValidationException, request: Request[Any, Any, Any], handler: Any) -> errors.InvalidInput:
+def _invalid_parameter(
+    error: ValidationException, request: Request[Any, Any, Any], handler: Any
+) -> errors.InvalidInput:
     extra: list[Any] = error.extra if isinstance(error.extra, list) else []
     first = extra[0] if extra and isinstance(extra[0], dict) else {}
     field = str(first.get("key") or "body")
     parameter = handler.parsed_fn_signature.parameters.get(field) if handler else None
     given = request.query_params.get(field, request.path_params.get(field, ...))
     words = parameter_words(
-        str(first.get("message") or error.detail), given, _choices(parameter.annotation if parameter else None)
+        str(first.get("message") or error.detail),
+        given,
+        _choices(parameter.annotation if parameter else None),
     )
     return errors.InvalidInput(f"{field}: {words}", field=field)
 
@@ -466,7 +532,11 @@ def _not_served(request: Request[Any, Any, Any]) -> errors.NotFound:
     words = path.split("/")[1:]
     for route in request.app.routes:
         parts = route.path_components
-        ids = [(part, word) for part, word in zip(parts, words, strict=False) if not isinstance(part, str)]
+        ids = [
+            (part, word)
+            for part, word in zip(parts, words, strict=False)
+            if not isinstance(part, str)
+        ]
         if len(parts) != len(words) or any(
             part != word for part, word in zip(parts, words, strict=True) if isinstance(part, str)
         ):

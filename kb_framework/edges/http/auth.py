@@ -50,7 +50,9 @@ class Authenticator:
     A route that names no permission is open to the local person alone.
     """
 
-    def __init__(self, access: Access, failures_per_minute: int, local: Local = NOBODY_LOCAL) -> None:
+    def __init__(
+        self, access: Access, failures_per_minute: int, local: Local = NOBODY_LOCAL
+    ) -> None:
         self._access = access
         self._local = local
         self._failures = Failures(failures_per_minute)
@@ -59,14 +61,19 @@ class Authenticator:
         self._noted: dict[str, str] = {}
         self._writing = False
 
-    async def authorize(self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    async def authorize(
+        self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+    ) -> None:
         permission = handler.opt.get("permission")
         if permission == PUBLIC:
             return
         actor = await self._actor(connection)
         if permission is None:
             if actor.key_id is not None or actor.user_id != LOCAL_USER:
-                log.error("the route %s names no permission, so it is closed to keys", handler.handler_name)
+                log.error(
+                    "the route %s names no permission, so it is closed to keys",
+                    handler.handler_name,
+                )
                 raise Forbidden("this route names no permission, so no key opens it")
         elif permission != ANY_KEY:
             actor.require(permission)
@@ -77,7 +84,11 @@ class Authenticator:
         if known is not None:
             return known  # type: ignore[return-value]
         key = _bearer(connection.headers.get("authorization"))
-        if key is not None and self._local_secret and hmac.compare_digest(key.encode(), self._local_secret):
+        if (
+            key is not None
+            and self._local_secret
+            and hmac.compare_digest(key.encode(), self._local_secret)
+        ):
             return Actor()
         address = connection.client.host if connection.client else ""
         try:
@@ -99,14 +110,19 @@ class Authenticator:
     def _require_owner(self, peer: Any) -> None:
         """Raise for a connection of another user. Without keys the caller would be admin."""
         if self._local.secret_required:
-            raise Unauthorized("the data folder's secret is needed (KB_LOCAL_SECRET=required)", hint=_SECRET_HINT)
+            raise Unauthorized(
+                "the data folder's secret is needed (KB_LOCAL_SECRET=required)", hint=_SECRET_HINT
+            )
         if not self._local.users:
             # This system does not say whose connection it is.
             return
         user = peer.user if isinstance(peer, Peer) else None
         if user not in self._local.users:
             whose = "" if user is None else f", not user {user}"
-            raise Unauthorized(f"without keys this engine serves only the owner of its data folder{whose}", hint=_KEY_HINT)
+            raise Unauthorized(
+                f"without keys this engine serves only the owner of its data folder{whose}",
+                hint=_KEY_HINT,
+            )
 
     def _note_use(self, key_id: str | None) -> None:
         time = now()

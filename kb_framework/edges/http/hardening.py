@@ -17,15 +17,25 @@ _PAGE_POLICY = (
     b"default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_EVERYWHERE: tuple[Header, ...] = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
-_ON_PAGES: tuple[Header, ...] = ((b"content-security-policy", _PAGE_POLICY), (b"x-frame-options", b"DENY"))
+_EVERYWHERE: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_ON_PAGES: tuple[Header, ...] = (
+    (b"content-security-policy", _PAGE_POLICY),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 def security_headers(given: Iterable[Header]) -> list[Header]:
     """The headers that an answer lacks: nothing is guessed from its content, and a page may be framed by nobody."""
     there = {name.lower(): value for name, value in given}
     page = there.get(b"content-type", b"").startswith(b"text/html")
-    return [(name, value) for name, value in (*_EVERYWHERE, *(_ON_PAGES if page else ())) if name not in there]
+    return [
+        (name, value)
+        for name, value in (*_EVERYWHERE, *(_ON_PAGES if page else ()))
+        if name not in there
+    ]
 
 
 def in_time(receive: Receive, seconds: float) -> Receive:

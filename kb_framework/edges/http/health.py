@@ -34,7 +34,9 @@ class HealthService:
 
     def live(self, nonce: str | None = None) -> dict[str, Any]:
         """Return that the engine answers; with a nonce, also the proof that it has the data folder's secret."""
-        proof = {"proof": prove(self._secret, self.instance, nonce)} if nonce and self._secret else {}
+        proof = (
+            {"proof": prove(self._secret, self.instance, nonce)} if nonce and self._secret else {}
+        )
         return {"status": "ok", "instance": self.instance, **proof}
 
     def health(self, actor: Actor) -> dict[str, Any]:
@@ -61,20 +63,30 @@ class HealthService:
 
     @property
     def _embedding_problem(self) -> str | None:
-        return self._embedding.problem if self._embedding else "the plugin models is not active: there is no embedder"
+        return (
+            self._embedding.problem
+            if self._embedding
+            else "the plugin models is not active: there is no embedder"
+        )
 
     def _disk(self) -> dict[str, Any]:
         """Return the room that is left where the data folder is."""
         data_dir = self._kb.settings.host.data_dir
         problem = disk_problem(data_dir, self._kb.settings.host.disk_reserve_bytes)
-        return {"ok": problem is None, "free_bytes": shutil.disk_usage(data_dir).free, "problem": problem}
+        return {
+            "ok": problem is None,
+            "free_bytes": shutil.disk_usage(data_dir).free,
+            "problem": problem,
+        }
 
     def counts(self, actor: Actor) -> dict[str, int]:
         with self._kb.store.read(actor.organization_id) as tx:
             visible = self._kb.plugins.narrow_selection(Selection({}), actor, "read", tx)
             shown = sa.select(documents.c.id).where(tx.owns(documents), *visible)
 
-            def count(what: sa.ColumnElement[Any], table: sa.Table, document: sa.ColumnElement[Any]) -> int:
+            def count(
+                what: sa.ColumnElement[Any], table: sa.Table, document: sa.ColumnElement[Any]
+            ) -> int:
                 # Without a condition the documents need not be read.
                 where = [document.in_(shown)] if visible else []
                 return tx.scalar(sa.select(sa.func.count(what)).where(tx.owns(table), *where))
@@ -82,7 +94,9 @@ class HealthService:
             return {
                 "documents": count(documents.c.id, documents, documents.c.id),
                 "chunks": count(chunks.c.seq, chunks, chunks.c.document_id),
-                "tags": count(sa.distinct(document_tags.c.tag), document_tags, document_tags.c.document_id),
+                "tags": count(
+                    sa.distinct(document_tags.c.tag), document_tags, document_tags.c.document_id
+                ),
             }
 
     def schema(self, actor: Actor) -> dict[str, Any]:
@@ -95,7 +109,9 @@ class HealthService:
             "error_codes": error_codes(),
             "models": {
                 "embedder": self._embedding.name if self._embedding else "none",
-                "embedding_space": {"model": space.model, "dimensions": space.dimensions} if space else None,
+                "embedding_space": {"model": space.model, "dimensions": space.dimensions}
+                if space
+                else None,
                 "available": [item.name for item in plugins.registry(Embedder)],
             },
             "selection_filters": {item.name: item.help for item in plugins.filters},
@@ -111,14 +127,18 @@ class HealthService:
         return versioned(self._kb.plugins)
 
 
-Nonce = Annotated[str | None, Parameter(max_length=128, description="Random text, which `proof` answers.")]
+Nonce = Annotated[
+    str | None, Parameter(max_length=128, description="Random text, which `proof` answers.")
+]
 
 # They tell of every route there is, or of plugins whose routes cannot be mounted.
 _OF_THE_WHOLE = {"permission": "engine.view", "whole": True}
 
 
 @get("/health", sync_to_thread=True, opt=_OF_THE_WHOLE)
-def get_health(system: NamedDependency[HealthService], actor: NamedDependency[Actor]) -> dict[str, Any]:
+def get_health(
+    system: NamedDependency[HealthService], actor: NamedDependency[Actor]
+) -> dict[str, Any]:
     """Whether the engine is well: version, plugins that failed, counts."""
     return system.health(actor)
 
@@ -131,20 +151,26 @@ def get_live(system: NamedDependency[HealthService], nonce: Nonce = None) -> dic
 
 @get("/schema", sync_to_thread=True, opt=_OF_THE_WHOLE)
 def get_schema(
-    request: Request[Any, Any, Any], system: NamedDependency[HealthService], actor: NamedDependency[Actor]
+    request: Request[Any, Any, Any],
+    system: NamedDependency[HealthService],
+    actor: NamedDependency[Actor],
 ) -> dict[str, Any]:
     """Version, capabilities, error codes, models, filters, operations, counts, and the JSON schema of every wire object."""
     return {**system.schema(actor), "wire": {**_components(request, system), **system.wire}}
 
 
 @get("/wire", sync_to_thread=True, opt=_OF_THE_WHOLE)
-def list_wire(request: Request[Any, Any, Any], system: NamedDependency[HealthService]) -> dict[str, Any]:
+def list_wire(
+    request: Request[Any, Any, Any], system: NamedDependency[HealthService]
+) -> dict[str, Any]:
     """The names of all wire objects, each with a JSON Schema at `/wire/{name}`."""
     return {"data": sorted({**_components(request, system), **system.wire})}
 
 
 @get("/wire/{name:str}", sync_to_thread=True, opt=_OF_THE_WHOLE)
-def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[HealthService]) -> dict[str, Any]:
+def get_wire(
+    name: FromPath[str], request: Request[Any, Any, Any], system: NamedDependency[HealthService]
+) -> dict[str, Any]:
     """The JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API."""
     found = system.wire.get(name)
     if found is not None:
@@ -158,7 +184,9 @@ def get_wire(name: FromPath[str], request: Request[Any, Any, Any], system: Named
 def _components(request: Request[Any, Any, Any], system: HealthService) -> dict[str, Any]:
     # Made once: it takes longer than everything else in an answer.
     if (found := request.app.state.get("components")) is None:
-        found = request.app.state["components"] = document(request.app, system.dispatcher)["components"]["schemas"]
+        found = request.app.state["components"] = document(request.app, system.dispatcher)[
+            "components"
+        ]["schemas"]
     return found
 
 

@@ -34,7 +34,9 @@ class Failures:
         left = began + _WINDOW_SECONDS - self._clock()
         if 0 < self._most <= count and left > 0:
             seconds = math.ceil(left)
-            raise TooManyRequests(f"too many wrong keys from this address; try again in {seconds} s", seconds)
+            raise TooManyRequests(
+                f"too many wrong keys from this address; try again in {seconds} s", seconds
+            )
 
     def add(self, address: str) -> None:
         network, time = _network(address), self._clock()

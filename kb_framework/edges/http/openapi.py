@@ -39,9 +39,13 @@ def _with_operations(written: dict[str, Any], dispatcher: Dispatcher) -> dict[st
     paths: dict[str, Any] = {path: dict(item) for path, item in written.get("paths", {}).items()}
     for operation in stated:
         path = _BASE + "/".join(_plain(part) for part in operation.http.path.split("/"))
-        paths.setdefault(path, {})[operation.http.method.lower()] = _described(operation, dispatcher, schemas)
+        paths.setdefault(path, {})[operation.http.method.lower()] = _described(
+            operation, dispatcher, schemas
+        )
     components = dict(written.get("components", {}))
-    components["schemas"] = dict(sorted({**components.get("schemas", {}), **shared.get("$defs", {})}.items()))
+    components["schemas"] = dict(
+        sorted({**components.get("schemas", {}), **shared.get("$defs", {})}.items())
+    )
     return {**written, "paths": dict(sorted(paths.items())), "components": components}
 
 
@@ -52,7 +56,10 @@ def _plain(part: str) -> str:
 def _models(operation: Operation[Any, Any], dispatcher: Dispatcher) -> Iterable[Model]:
     if _body_fields(operation, dispatcher):
         yield dispatcher.model(operation), "validation"
-    for target in (output_type(operation), *(resolve(target) for target, _ in operation.http.answers.values())):
+    for target in (
+        output_type(operation),
+        *(resolve(target) for target, _ in operation.http.answers.values()),
+    ):
         if isinstance(target, type) and issubclass(target, BaseModel):
             yield target, "serialization"
     yield ERROR_MODELS[operation.http.errors], "serialization"
@@ -66,7 +73,9 @@ def _body_fields(operation: Operation[Any, Any], dispatcher: Dispatcher) -> list
     return [name for name in model.model_fields if name not in elsewhere]
 
 
-def _described(operation: Operation[Any, Any], dispatcher: Dispatcher, schemas: dict[Any, Any]) -> dict[str, Any]:
+def _described(
+    operation: Operation[Any, Any], dispatcher: Dispatcher, schemas: dict[Any, Any]
+) -> dict[str, Any]:
     model = dispatcher.model(operation)
     found: dict[str, Any] = {
         "operationId": operation.name,
@@ -75,7 +84,9 @@ def _described(operation: Operation[Any, Any], dispatcher: Dispatcher, schemas: 
         "deprecated": False,
         "responses": _responses(operation, schemas),
         # Without any key made, none is needed: the scheme is optional.
-        "security": [] if operation.permission == PUBLIC else [{KEY_SCHEME: _needed(operation)}, {}],
+        "security": []
+        if operation.permission == PUBLIC
+        else [{KEY_SCHEME: _needed(operation)}, {}],
     }
     if operation.help:
         found["description"] = operation.help
@@ -92,25 +103,60 @@ def _needed(operation: Operation[Any, Any]) -> list[str]:
 
 
 def _parameters(operation: Operation[Any, Any], model: type[BaseModel]) -> Iterable[dict[str, Any]]:
-    properties = model.model_json_schema(ref_template=_REF)["properties"] if model.model_fields else {}
+    properties = (
+        model.model_json_schema(ref_template=_REF)["properties"] if model.model_fields else {}
+    )
     for name, kind in path_fields(operation).items():
-        known = {key: value for key, value in properties.get(name, {}).items() if key not in ("title", "description")}
-        yield _parameter(name, "path", {**known, **_TYPES.get(kind, {"type": "string"})}, properties.get(name, {}), True)
+        known = {
+            key: value
+            for key, value in properties.get(name, {}).items()
+            if key not in ("title", "description")
+        }
+        yield _parameter(
+            name,
+            "path",
+            {**known, **_TYPES.get(kind, {"type": "string"})},
+            properties.get(name, {}),
+            True,
+        )
     for name in query_fields(operation, model):
-        schema = {key: value for key, value in properties[name].items() if key not in ("title", "description")}
-        yield _parameter(name, "query", schema, properties[name], model.model_fields[name].is_required())
+        schema = {
+            key: value
+            for key, value in properties[name].items()
+            if key not in ("title", "description")
+        }
+        yield _parameter(
+            name, "query", schema, properties[name], model.model_fields[name].is_required()
+        )
 
 
-def _parameter(name: str, place: str, schema: dict[str, Any], described: dict[str, Any], required: bool) -> dict[str, Any]:
+def _parameter(
+    name: str, place: str, schema: dict[str, Any], described: dict[str, Any], required: bool
+) -> dict[str, Any]:
     words = {"description": described["description"]} if "description" in described else {}
-    return {"name": name, "in": place, **words, "schema": schema, "required": required, "deprecated": False}
+    return {
+        "name": name,
+        "in": place,
+        **words,
+        "schema": schema,
+        "required": required,
+        "deprecated": False,
+    }
 
 
 def _body(
-    operation: Operation[Any, Any], dispatcher: Dispatcher, model: type[BaseModel], schemas: dict[Any, Any]
+    operation: Operation[Any, Any],
+    dispatcher: Dispatcher,
+    model: type[BaseModel],
+    schemas: dict[Any, Any],
 ) -> dict[str, Any] | None:
     if operation.http.content in _MEDIA:
-        return {"required": True, "content": {_MEDIA[operation.http.content]: {"schema": {"type": "string", "format": "binary"}}}}
+        return {
+            "required": True,
+            "content": {
+                _MEDIA[operation.http.content]: {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
     fields = _body_fields(operation, dispatcher)
     if not fields:
         return None
@@ -126,7 +172,11 @@ def _only(model: type[BaseModel], fields: list[str]) -> dict[str, Any]:
     whole = model.model_json_schema(ref_template=_REF)
     required = [name for name in whole.get("required", []) if name in fields]
     kept = {name: whole["properties"][name] for name in fields}
-    return {**{key: value for key, value in whole.items() if key != "$defs"}, "properties": kept, "required": required}
+    return {
+        **{key: value for key, value in whole.items() if key != "$defs"},
+        "properties": kept,
+        "required": required,
+    }
 
 
 def _responses(operation: Operation[Any, Any], schemas: dict[Any, Any]) -> dict[str, Any]:
@@ -137,18 +187,31 @@ def _responses(operation: Operation[Any, Any], schemas: dict[Any, Any]) -> dict[
     output = output_type(operation)
     if operation.http.download:
         content = {operation.http.download: {"schema": {"type": "string", "format": "binary"}}}
-        found[str(operation.http.status)] = {"description": "Request fulfilled", "headers": {}, "content": content}
+        found[str(operation.http.status)] = {
+            "description": "Request fulfilled",
+            "headers": {},
+            "content": content,
+        }
     elif output is None or output is type(None):
-        found[str(operation.http.status)] = {"description": "Request fulfilled, nothing follows", "headers": {}}
+        found[str(operation.http.status)] = {
+            "description": "Request fulfilled, nothing follows",
+            "headers": {},
+        }
     else:
         free = TypeAdapter(output)
-        schema = schemas.get((output, "serialization")) or free.json_schema(mode="serialization", ref_template=_REF)
+        schema = schemas.get((output, "serialization")) or free.json_schema(
+            mode="serialization", ref_template=_REF
+        )
         found[str(operation.http.status)] = _json("Request fulfilled, document follows", schema)
     return dict(sorted(found.items()))
 
 
 def _json(words: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": words, "headers": {}, "content": {"application/json": {"schema": schema}}}
+    return {
+        "description": words,
+        "headers": {},
+        "content": {"application/json": {"schema": schema}},
+    }
 
 
 class Json(JsonRenderPlugin):

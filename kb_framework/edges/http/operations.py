@@ -24,9 +24,13 @@ from kb_framework.operations import Dispatcher, from_texts, path_fields, query_f
 Requested = Request[Any, Any, Any]
 
 
-def handlers_of(dispatcher: Dispatcher, operations: Iterable[Operation[Any, Any]]) -> list[HTTPRouteHandler]:
+def handlers_of(
+    dispatcher: Dispatcher, operations: Iterable[Operation[Any, Any]]
+) -> list[HTTPRouteHandler]:
     """Return a handler for each operation whose route is not written by hand."""
-    return [_handler(dispatcher, operation) for operation in operations if not operation.http.by_hand]
+    return [
+        _handler(dispatcher, operation) for operation in operations if not operation.http.by_hand
+    ]
 
 
 def _handler(dispatcher: Dispatcher, operation: Operation[Any, Any]) -> HTTPRouteHandler:
@@ -37,7 +41,9 @@ def _handler(dispatcher: Dispatcher, operation: Operation[Any, Any]) -> HTTPRout
     async def handle(request: Requested) -> Response[Any]:
         raw = await request.body()
         values, content = _values(operation, model, request, raw)
-        output = await sync_to_thread(dispatcher.dispatch, operation, values, caller(request), content)
+        output = await sync_to_thread(
+            dispatcher.dispatch, operation, values, caller(request), content
+        )
         return _response(operation, output)
 
     if http.status == HTTP_204_NO_CONTENT:
@@ -76,7 +82,9 @@ def _values(
 ) -> tuple[dict[str, Any], bytes | None]:
     """Return the fields of a request, and the bytes that came beside them."""
     texts = parse_qs(request.scope["query_string"].decode(), keep_blank_values=True)
-    values = from_texts(model, texts) | {name: request.path_params[name] for name in path_fields(operation)}
+    values = from_texts(model, texts) | {
+        name: request.path_params[name] for name in path_fields(operation)
+    }
     if operation.http.content == "bytes":
         return values, raw
     if operation.http.method in ("GET", "DELETE"):
@@ -108,7 +116,9 @@ def not_json(detail: str) -> InvalidInput:
     if "surrogate" in detail:
         return InvalidInput("body: must not contain a lone surrogate", field="body")
     place = _JSON_PLACE.search(detail)
-    return InvalidInput("body: is not valid JSON" + (f" at byte {place[1]}" if place else ""), field="body")
+    return InvalidInput(
+        "body: is not valid JSON" + (f" at byte {place[1]}" if place else ""), field="body"
+    )
 
 
 def _response(operation: Operation[Any, Any], output: Any) -> Response[Any]:
@@ -117,5 +127,9 @@ def _response(operation: Operation[Any, Any], output: Any) -> Response[Any]:
     status = getattr(output, "http_status", None) or operation.http.status
     if output is None:
         return Response(None, status_code=status)
-    body = output.model_dump_json().encode() if isinstance(output, BaseModel) else json.dumps(output, ensure_ascii=False).encode()
+    body = (
+        output.model_dump_json().encode()
+        if isinstance(output, BaseModel)
+        else json.dumps(output, ensure_ascii=False).encode()
+    )
     return Response(body, status_code=status, media_type="application/json")

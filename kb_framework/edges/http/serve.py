@@ -56,10 +56,16 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
     configure_logging(kb.settings.host.log_level, kb.settings.host.data_dir)
     plugins.serving(kb.settings, kb.services)
     instance, secret = uuid.uuid4().hex, secrets.token_urlsafe(32)
-    mcp, mcp_lifespan = http_app(lambda actor: Engine(BorrowedTransport(kb, actor=actor), plugins), plugins)
+    mcp, mcp_lifespan = http_app(
+        lambda actor: Engine(BorrowedTransport(kb, actor=actor), plugins), plugins
+    )
     lifespan = [_threads, mcp_lifespan]
-    local = Local(secret, _local_users(kb.settings.host), kb.settings.host.local_secret == "required")
-    app = create_app(kb, instance=instance, mcp=mcp, lifespan=lifespan, local=local, any_address=beyond_loopback)
+    local = Local(
+        secret, _local_users(kb.settings.host), kb.settings.host.local_secret == "required"
+    )
+    app = create_app(
+        kb, instance=instance, mcp=mcp, lifespan=lifespan, local=local, any_address=beyond_loopback
+    )
     listening = _listen(host, port)
     url = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
     proxies = kb.settings.host.trusted_proxies
@@ -94,7 +100,9 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
         # What serves must be able to write its address and its secret.
         raise disk_trouble(error) or error from None
     kb.upkeep.start()
-    sys.stderr.write(f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n")
+    sys.stderr.write(
+        f"kb: serving {kb.settings.host.data_dir} on {url} (API docs at /docs, MCP at /mcp)\n"
+    )
     sys.stderr.flush()
     # What is loaded now stays: whoever answers a large question need not wait while all of it is searched for garbage.
     gc.collect()
@@ -123,7 +131,9 @@ def _local_users(settings: HostSettings) -> frozenset[int]:
 @asynccontextmanager
 async def _threads(_: object) -> AsyncIterator[None]:
     """Enough threads for handlers: those that wait for the one writer must leave some to readers."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-handler"))
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(_THREADS, thread_name_prefix="kb-handler")
+    )
     yield
 
 
@@ -164,7 +174,9 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _leave_address(path: Path, url: str, instance: str, secret: str, plugins: dict[str, str]) -> None:
+def _leave_address(
+    path: Path, url: str, instance: str, secret: str, plugins: dict[str, str]
+) -> None:
     left = {"url": url, "instance": instance, "pid": os.getpid(), "pid_namespace": pid_namespace()}
     left |= {"started_at": now(), "secret": secret, "plugins": plugins}
     # Readable by the owner alone: who has the secret is the owner.

@@ -72,7 +72,9 @@ class BoundTool:
         for name, info in self.parameters.model_fields.items():
             if isinstance(values.get(name), str) and not _takes_text(info.annotation):
                 values[name] = _untexted(values[name], info.annotation)
-        parsed = self.parameters.model_validate(with_whole_numbers(self.parameters, values), strict=True)
+        parsed = self.parameters.model_validate(
+            with_whole_numbers(self.parameters, values), strict=True
+        )
         return {name: getattr(parsed, name) for name in parsed.model_fields_set}
 
 
@@ -95,7 +97,11 @@ def _lists_text(annotation: Any) -> bool:
 
 def _takes_text(annotation: Any) -> bool:
     parts = typing.get_args(annotation) if typing.get_origin(annotation) not in (list, dict) else ()
-    return annotation is str or typing.get_origin(annotation) is typing.Literal or any(_takes_text(part) for part in parts)
+    return (
+        annotation is str
+        or typing.get_origin(annotation) is typing.Literal
+        or any(_takes_text(part) for part in parts)
+    )
 
 
 def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
@@ -121,19 +127,31 @@ def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
     if operation and not tool.target:
         model = _parameters_of(tool, input_model(plugins, operation))
         function = functools.partial(_run_operation, operation, tool)
-        return BoundTool(function, model, _description(tool, model, tool.help or operation.help), tool.permission)
+        return BoundTool(
+            function, model, _description(tool, model, tool.help or operation.help), tool.permission
+        )
     target = resolve(tool.target)
     function = target(plugins, tool.name) if tool.build else target
-    model = _parameters_of(tool, input_model(plugins, operation)) if operation else _signature_of(tool, function)
+    model = (
+        _parameters_of(tool, input_model(plugins, operation))
+        if operation
+        else _signature_of(tool, function)
+    )
     description = _description(tool, model, inspect.getdoc(function) or "")
     return BoundTool(function, model, description, tool.permission, tool.asks, tool.samples)
 
 
 def _signature_of(tool: Tool, function: Callable[..., Any]) -> type[BaseModel]:
     """Return the model of the parameters of a tool's function, less the engine and what it asks with."""
-    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[2 if tool.asks or tool.samples else 1 :]
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())[
+        2 if tool.asks or tool.samples else 1 :
+    ]
     fields: dict[str, Any] = {
-        item.name: (item.annotation, ... if item.default is inspect.Parameter.empty else item.default) for item in parameters
+        item.name: (
+            item.annotation,
+            ... if item.default is inspect.Parameter.empty else item.default,
+        )
+        for item in parameters
     }
     return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
 
@@ -148,7 +166,9 @@ def _parameters_of(tool: Tool, model: type[BaseModel]) -> type[BaseModel]:
     return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
-def _run_operation(operation: Operation[Any, Any], tool: Tool, engine: Engine, /, **values: Any) -> Any:
+def _run_operation(
+    operation: Operation[Any, Any], tool: Tool, engine: Engine, /, **values: Any
+) -> Any:
     answer = engine.run(operation, {**tool.defaults, **to_jsonable_python(values)})
     return resolve(tool.shape)(answer) if tool.shape else answer
 
@@ -166,8 +186,12 @@ def _without_references(schema: dict[str, Any]) -> dict[str, Any]:
             beside = {key: item for key, item in value.items() if key != "$ref"}
             return put({**definitions[name.rpartition("/")[2]], **beside})
         # Titles repeat the names, and what is optional need not say that it is null without a value.
-        kept = {key: item for key, item in value.items() if key != "title" or not isinstance(item, str)}
-        return {key: put(item) for key, item in kept.items() if key != "default" or item is not None}
+        kept = {
+            key: item for key, item in value.items() if key != "title" or not isinstance(item, str)
+        }
+        return {
+            key: put(item) for key, item in kept.items() if key != "default" or item is not None
+        }
 
     return put(schema)
 
@@ -192,20 +216,26 @@ def _description(tool: Tool, model: type[BaseModel], words: str) -> types.Tool:
 def tool_costs(plugins: Plugins, profile: Profile) -> dict[str, int]:
     """What each tool's description costs a model, in tokens."""
     tools = bind_tools(plugins, profile)
-    return {name: len(_wire(tool.description)) // _CHARACTERS_PER_TOKEN for name, tool in tools.items()}
+    return {
+        name: len(_wire(tool.description)) // _CHARACTERS_PER_TOKEN for name, tool in tools.items()
+    }
 
 
 def _wire(description: types.Tool) -> str:
     return description.model_dump_json(by_alias=True, exclude_none=True)
 
 
-def create_server(engine: Callable[[Actor], Engine], plugins: Plugins, profile: Profile) -> Server[Any]:
+def create_server(
+    engine: Callable[[Actor], Engine], plugins: Plugins, profile: Profile
+) -> Server[Any]:
     """A server whose tools ask the engine as the caller, whoever that is in each request."""
     tools = bind_tools(plugins, profile)
 
     async def list_tools(context: Any, _: Any) -> types.ListToolsResult:
         actor = _caller(context)
-        return types.ListToolsResult(tools=[tool.description for tool in tools.values() if actor.may(tool.permission)])
+        return types.ListToolsResult(
+            tools=[tool.description for tool in tools.values() if actor.may(tool.permission)]
+        )
 
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
@@ -214,13 +244,19 @@ def create_server(engine: Callable[[Actor], Engine], plugins: Plugins, profile: 
         if tool is None:
             near = nearest(params.name, tools)
             meant = f"; did you mean {near}?" if near else ""
-            return _failure(InvalidInput(f"there is no tool {params.name!r}{meant}", field="name").v1())
+            return _failure(
+                InvalidInput(f"there is no tool {params.name!r}{meant}", field="name").v1()
+            )
         as_caller = functools.partial(engine, _caller(context))
         try:
             beside = Sampling(context, params) if tool.samples else Asking(context, params)
-            return await anyio.to_thread.run_sync(_call, tool, as_caller, params.arguments or {}, beside)
+            return await anyio.to_thread.run_sync(
+                _call, tool, as_caller, params.arguments or {}, beside
+            )
         except _Unanswered as unanswered:
-            return types.InputRequiredResult(input_requests=unanswered.requests, request_state=unanswered.state)
+            return types.InputRequiredResult(
+                input_requests=unanswered.requests, request_state=unanswered.state
+            )
 
     return Server(
         "kb",
@@ -249,7 +285,9 @@ class _Unanswered(BaseException):
 class Asking:
     """The `Ask` of one call."""
 
-    def __init__(self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
+    def __init__(
+        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> None:
         self._context = context
         capabilities = context.session.client_capabilities
         offered = capabilities.elicitation if capabilities else None
@@ -264,27 +302,39 @@ class Asking:
         if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
             form = types.ElicitRequestFormParams(message=question, requested_schema=_YES)
             raise _Unanswered({_QUESTION: types.ElicitRequest(params=form)}, state)
-        result = anyio.from_thread.run(self._context.session.elicit_form, question, _YES, self._context.request_id)
+        result = anyio.from_thread.run(
+            self._context.session.elicit_form, question, _YES, self._context.request_id
+        )
         return Answer(result.action, state)
 
 
 class Sampling:
     """The `Sample` of one call."""
 
-    def __init__(self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> None:
+    def __init__(
+        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> None:
         self._context = context
         capabilities = context.session.client_capabilities
         self.possible = capabilities is not None and capabilities.sampling is not None
         said = (params.input_responses or {}).get(_PROMPT)
         state = params.request_state
-        self.answer = _sampled(said, state) if isinstance(said, types.CreateMessageResult) and state is not None else None
+        self.answer = (
+            _sampled(said, state)
+            if isinstance(said, types.CreateMessageResult) and state is not None
+            else None
+        )
 
     def __call__(self, prompt: str, max_tokens: int, state: str) -> Sampled:
         message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
-        request = types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens))
+        request = types.CreateMessageRequest(
+            params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
+        )
         if is_version_at_least(self._context.protocol_version, _ASKS_BETWEEN_CALLS):
             raise _Unanswered({_PROMPT: request}, state)
-        result = anyio.from_thread.run(self._context.session.send_request, request, types.CreateMessageResult)
+        result = anyio.from_thread.run(
+            self._context.session.send_request, request, types.CreateMessageResult
+        )
         return _sampled(result, state)
 
 
@@ -293,7 +343,10 @@ def _sampled(result: types.CreateMessageResult, state: str) -> Sampled:
 
 
 def _call(
-    tool: BoundTool, engine: Callable[[], Engine], arguments: Mapping[str, Any], beside: Asking | Sampling | None = None
+    tool: BoundTool,
+    engine: Callable[[], Engine],
+    arguments: Mapping[str, Any],
+    beside: Asking | Sampling | None = None,
 ) -> types.CallToolResult:
     """The one place where an error becomes a tool's answer: an engine's error with its own body, any other as error.v1."""
     try:
@@ -312,15 +365,22 @@ def _call(
         if lacking := memory_trouble(error):
             return _failure(lacking.v1())
         log.error("tool %s failed", tool.description.name, exc_info=error)
-        return _failure(InternalError(f"the tool failed ({type(error).__name__}); the server's log has more").v1())
+        return _failure(
+            InternalError(
+                f"the tool failed ({type(error).__name__}); the server's log has more"
+            ).v1()
+        )
     return types.CallToolResult(
-        content=[_text(result)], structured_content=result if isinstance(result, dict) else {"data": result}
+        content=[_text(result)],
+        structured_content=result if isinstance(result, dict) else {"data": result},
     )
 
 
 def _failure(body: Any) -> types.CallToolResult:
     structured = body if isinstance(body, dict) else {"message": str(body)}
-    return types.CallToolResult(content=[_text(structured)], structured_content=structured, is_error=True)
+    return types.CallToolResult(
+        content=[_text(structured)], structured_content=structured, is_error=True
+    )
 
 
 def _text(value: Any) -> types.TextContent:
@@ -359,7 +419,9 @@ def http_app(engine: Callable[[Actor], Engine], plugins: Plugins) -> tuple[Any, 
     @asgi("/mcp", copy_scope=True, opt={"permission": ANY_KEY})
     async def mcp_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         actor: Actor = scope["state"]["actor"]
-        owner = AccessToken(token="", client_id=actor.key_id or "", scopes=[], subject=actor.user_id)
+        owner = AccessToken(
+            token="", client_id=actor.key_id or "", scopes=[], subject=actor.user_id
+        )
         scope["user"] = AuthenticatedUser(owner)
         await manager.asgi_app(scope, receive, send)  # type: ignore[arg-type]
 

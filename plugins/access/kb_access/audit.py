@@ -23,7 +23,13 @@ log = logging.getLogger("kb.audit")
 
 ANY_ORGANIZATION = "access.organizations"
 # What is about this process, not about how the engine is administered.
-_NOT_ADMINISTERED = {"KB_DATA_DIR", "KB_CONFIG_FILE", "KB_ENGINE_URL", "KB_API_KEY", "KB_DISABLED_PLUGINS"}
+_NOT_ADMINISTERED = {
+    "KB_DATA_DIR",
+    "KB_CONFIG_FILE",
+    "KB_ENGINE_URL",
+    "KB_API_KEY",
+    "KB_DISABLED_PLUGINS",
+}
 
 
 def in_reach(tx: Tx, actor: Actor, table: sa.Table) -> sa.ColumnElement[bool]:
@@ -65,7 +71,10 @@ class AuditService:
             under_way = Administration(tx, actor)
             yield under_way
         for event in under_way.events:
-            fields = {name: event[name] for name in ("action", "subject", "user_id", "key_id", "organization_id")}
+            fields = {
+                name: event[name]
+                for name in ("action", "subject", "user_id", "key_id", "organization_id")
+            }
             log.info("%s %s", event["action"], event["subject"], extra=fields)
 
     def list(self, asked: PageIn, actor: Actor) -> AuditPage:
@@ -74,12 +83,16 @@ class AuditService:
         with self._store.read(actor.organization_id) as tx:
             mine = in_reach(tx, actor, audit_events)
             total = tx.scalar(sa.select(sa.func.count()).select_from(audit_events).where(mine))
-            rows = tx.rows(page.cut(sa.select(*columns).where(mine).order_by(audit_events.c.seq.desc())))
+            rows = tx.rows(
+                page.cut(sa.select(*columns).where(mine).order_by(audit_events.c.seq.desc()))
+            )
         return AuditPage.model_validate({"data": rows, "meta": page.meta(total)})
 
     def note_configuration(self, settings: Settings) -> None:
         """Record which settings differ from those of the last start, and which plugins were switched on or off since."""
-        current = {item.variable: item.shown for item in settings.values if item.origin != "default"}
+        current = {
+            item.variable: item.shown for item in settings.values if item.origin != "default"
+        }
         current = {name: value for name, value in current.items() if name not in _NOT_ADMINISTERED}
         off = {info.name for info in self._plugins.infos if info.state == "disabled"}
         with self._store.read() as tx:
@@ -90,7 +103,9 @@ class AuditService:
             for name in sorted(before.keys() | current.keys()):
                 old, new = before.get(name), current.get(name)
                 if old != new:
-                    under_way.record("setting.changed", name, DEFAULT_ORGANIZATION, before=old, after=new)
+                    under_way.record(
+                        "setting.changed", name, DEFAULT_ORGANIZATION, before=old, after=new
+                    )
             for name in sorted(off ^ was_off):
                 action = "plugin.disabled" if name in off else "plugin.enabled"
                 under_way.record(action, name, DEFAULT_ORGANIZATION)
@@ -101,7 +116,9 @@ class AuditService:
         query = sa.select(audit_events.c.action, audit_events.c.subject, audit_events.c.details)
         settings: dict[str, Any] = {}
         off: set[str] = set()
-        for action, subject, details in tx.execute(query.where(audit_events.c.action.in_(about)).order_by(audit_events.c.seq)):
+        for action, subject, details in tx.execute(
+            query.where(audit_events.c.action.in_(about)).order_by(audit_events.c.seq)
+        ):
             if action == "plugin.disabled":
                 off.add(subject)
             elif action == "plugin.enabled":

@@ -19,19 +19,26 @@ BUILT_IN_ROLES = ("viewer", "editor", "admin")
 _NOBODY = "0" * 64
 
 
-def authenticate(credentials: Credentials, permissions: Iterable[Permission], tx: Tx) -> Actor | None:
+def authenticate(
+    credentials: Credentials, permissions: Iterable[Permission], tx: Tx
+) -> Actor | None:
     """Return the actor of a key; None without a key. Raise `Unauthorized` for a key that is not in force."""
     if credentials.key is None:
         return None
     parsed = parse_key(credentials.key)
     if parsed is None:
-        raise Unauthorized("this is not a key", hint="a key is kb_ and 48 letters and digits; kb keys create makes one")
+        raise Unauthorized(
+            "this is not a key",
+            hint="a key is kb_ and 48 letters and digits; kb keys create makes one",
+        )
     prefix, secret_hash = parsed
     row = tx.execute(sa.select(api_keys).where(api_keys.c.prefix == prefix)).first()
     known = hmac.compare_digest(row.secret_hash if row else _NOBODY, secret_hash)
     if row is None or not known or row.revoked_at or (row.expires_at and row.expires_at <= now()):
         # One answer for every reason: a thief learns nothing.
-        raise Unauthorized("the key is unknown, revoked or expired", hint="kb keys list shows which are in force")
+        raise Unauthorized(
+            "the key is unknown, revoked or expired", hint="kb keys list shows which are in force"
+        )
     granted = role_permissions(tx, permissions, row.organization_id, row.role) or set()
     if row.permissions is not None:
         granted &= set(row.permissions)
@@ -44,13 +51,17 @@ def note_use(times: Mapping[str, str], tx: Tx) -> None:
         tx.execute(sa.update(api_keys).where(api_keys.c.id == key_id).values(last_used_at=time))
 
 
-def role_permissions(tx: Tx, permissions: Iterable[Permission], organization_id: str, role: str) -> set[str] | None:
+def role_permissions(
+    tx: Tx, permissions: Iterable[Permission], organization_id: str, role: str
+) -> set[str] | None:
     """Return the permissions of a role; None if there is no such role. Permissions that no plugin declares are left out."""
     runs_engine = organization_id == DEFAULT_ORGANIZATION
     declared = {item.name: item for item in permissions if runs_engine or not item.engine}
     if role in BUILT_IN_ROLES:
         return {name for name, item in declared.items() if _has(role, item)}
-    here = sa.select(roles.c.permissions).where(roles.c.organization_id == organization_id, roles.c.name == role)
+    here = sa.select(roles.c.permissions).where(
+        roles.c.organization_id == organization_id, roles.c.name == role
+    )
     custom = tx.scalar(here)
     return None if custom is None else declared.keys() & set(custom)
 

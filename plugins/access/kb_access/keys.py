@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _VISIBLE, _SECRET, _CHECK = 10, 32, 6
-_FORMAT = re.compile(rf"kb_([0-9A-Za-z]{{{_VISIBLE}}})([0-9A-Za-z]{{{_SECRET}}})([0-9A-Za-z]{{{_CHECK}}})")
+_FORMAT = re.compile(
+    rf"kb_([0-9A-Za-z]{{{_VISIBLE}}})([0-9A-Za-z]{{{_SECRET}}})([0-9A-Za-z]{{{_CHECK}}})"
+)
 
 
 class NewKey(NamedTuple):
@@ -32,7 +34,9 @@ def make_key() -> NewKey:
     """Return a new random key."""
     visible = _random(_VISIBLE)
     secret = _random(_SECRET)
-    return NewKey(f"kb_{visible}{secret}{_checksum(visible + secret)}", f"kb_{visible}", _hash(secret))
+    return NewKey(
+        f"kb_{visible}{secret}{_checksum(visible + secret)}", f"kb_{visible}", _hash(secret)
+    )
 
 
 def _random(length: int) -> str:

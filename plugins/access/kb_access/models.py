@@ -47,20 +47,28 @@ PermissionName = Annotated[Text, Field(min_length=1, max_length=128)]
 
 class KeyIn(Body):
     user: Annotated[Name, Field(description="Whose key it is; made if it is not there.")]
-    role: Annotated[RoleName, Field(description="viewer, editor, admin, or a role of the organization's own.")]
-    organization: Annotated[Name | None, Field(description="By default the caller's own; made if it is not there.")] = None
+    role: Annotated[
+        RoleName, Field(description="viewer, editor, admin, or a role of the organization's own.")
+    ]
+    organization: Annotated[
+        Name | None, Field(description="By default the caller's own; made if it is not there.")
+    ] = None
     permissions: Annotated[
         Annotated[list[PermissionName], Field(min_length=1)] | None,
-        Field(description="Of the role's permissions only these; documents.read for one that only reads."),
+        Field(
+            description="Of the role's permissions only these; documents.read for one that only reads."
+        ),
     ] = None
     expires: Annotated[
-        Annotated[Text, AfterValidator(_moment)] | None, Field(description="90d, 12h, or an ISO time; by default never.")
+        Annotated[Text, AfterValidator(_moment)] | None,
+        Field(description="90d, 12h, or an ISO time; by default never."),
     ] = None
 
 
 class KeysIn(PageIn):
     organization: Annotated[
-        Annotated[Text, Field(max_length=10_000)] | None, Field(description="Only keys of this organization.")
+        Annotated[Text, Field(max_length=10_000)] | None,
+        Field(description="Only keys of this organization."),
     ] = None
 
 
@@ -137,7 +145,10 @@ class RoleRef(Body):
 
 class RoleIn(RoleRef):
     permissions: Annotated[
-        list[PermissionName], Field(min_length=1, description="What its keys may do; the list of roles names all there are.")
+        list[PermissionName],
+        Field(
+            min_length=1, description="What its keys may do; the list of roles names all there are."
+        ),
     ]
 
 

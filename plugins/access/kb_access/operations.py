@@ -32,7 +32,10 @@ CREATE_KEY: Operation[models.KeyIn, models.NewKey] = Operation(
         about="Create, list, rotate and revoke API keys.",
         flags={"organization": "--org"},
         render=f"{_RENDER}:new_key",
-        examples=("kb keys create --user ana --role editor", "kb keys create --user bot --role viewer --org lab --json"),
+        examples=(
+            "kb keys create --user ana --role editor",
+            "kb keys create --user bot --role viewer --org lab --json",
+        ),
     ),
 )
 

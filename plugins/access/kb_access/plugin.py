@@ -24,9 +24,14 @@ def kb_migrations() -> list[api.Migration]:
 def kb_permissions() -> list[api.Permission]:
     return [
         api.Permission("access.manage", "Make and revoke keys, remove users, define roles."),
-        api.Permission("access.other_users", "Make and rotate keys of users that exist already, other than oneself."),
+        api.Permission(
+            "access.other_users",
+            "Make and rotate keys of users that exist already, other than oneself.",
+        ),
         api.Permission("access.audit", "Read the record of administration."),
-        api.Permission("access.organizations", "Make organizations, and keys in any of them.", engine=True),
+        api.Permission(
+            "access.organizations", "Make organizations, and keys in any of them.", engine=True
+        ),
     ]
 
 
@@ -47,7 +52,9 @@ def kb_operations() -> list[api.Operation[Any, Any]]:
 
 
 @hookimpl
-def kb_authenticate(credentials: api.Credentials, permissions: Sequence[api.Permission], tx: Tx) -> api.Actor | None:
+def kb_authenticate(
+    credentials: api.Credentials, permissions: Sequence[api.Permission], tx: Tx
+) -> api.Actor | None:
     from kb_access.authentication import authenticate
 
     return authenticate(credentials, permissions, tx)
@@ -68,7 +75,12 @@ def kb_serving(settings: Settings, services: Mapping[str, Any]) -> None:
 @hookimpl
 def kb_commands() -> list[api.Command]:
     return [
-        api.Command("users remove", "kb_access.commands:remove_user", help="Revoke all keys of a user.", group="Access"),
+        api.Command(
+            "users remove",
+            "kb_access.commands:remove_user",
+            help="Revoke all keys of a user.",
+            group="Access",
+        ),
     ]
 
 

@@ -58,7 +58,13 @@ def identity(cli: Cli, answer: Answer, _: Answer) -> None:
 
 def events(cli: Cli, answer: Answer, _: Answer) -> None:
     rows = [
-        (item["created_at"][:19], item["user_id"], item["action"], item["subject"], json.dumps(item["details"]))
+        (
+            item["created_at"][:19],
+            item["user_id"],
+            item["action"],
+            item["subject"],
+            json.dumps(item["details"]),
+        )
         for item in answer["data"]
     ]
     cli.table(answer, rows, ("when", "user", "action", "subject", "details"))

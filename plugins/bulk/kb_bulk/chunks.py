@@ -34,7 +34,10 @@ class ChunksService:
         asked = _unique(wanted.chunk_ids)
         with self._store.read(actor.organization_id, seconds=self._seconds) as tx:
             selection = Selection({"chunk_ids": list(asked)})
-            limits = [*self._plugins.narrow_selection(selection, actor, "read", tx), *readable(self._plugins, actor, tx)]
+            limits = [
+                *self._plugins.narrow_selection(selection, actor, "read", tx),
+                *readable(self._plugins, actor, tx),
+            ]
             given = {"owner": tx.organization_id, "ids": json.dumps(list(asked))}
             rows = tx.rows(self._query(tx, wanted, bool(limits)).where(*limits), given)
         found = [_shown(dict(row), wanted) for row in rows]
@@ -54,10 +57,16 @@ class ChunksService:
         if form not in self._queries:
             columns = chunk_columns(self._plugins)
             # Only a plugin's condition may speak of the document.
-            source = chunks.join(documents, documents.c.id == chunks.c.document_id) if limited else chunks
+            source = (
+                chunks.join(documents, documents.c.id == chunks.c.document_id)
+                if limited
+                else chunks
+            )
             if wanted.include_source:
                 source = source.outerjoin(typed_jobs, typed_jobs.c.uuid == chunks.c.job_id)
-                columns += [typed_jobs.c[column].label(f"source_{name}") for name, column in _SOURCE.items()]
+                columns += [
+                    typed_jobs.c[column].label(f"source_{name}") for name, column in _SOURCE.items()
+                ]
             if wanted.include_embeddings:
                 columns.append(tx.vector_of(chunks.c.seq).label("embedding"))
             mine = chunks.c.organization_id == sa.bindparam("owner")
@@ -71,7 +80,9 @@ def _unique(given: Any) -> dict[str, str]:
     if not isinstance(given, list):
         raise InvalidRequest("chunk_ids array is required", field="chunk_ids")
     if not 1 <= len(given) <= MAX_IDS:
-        raise InvalidRequest(f"chunk_ids must contain 1-{MAX_IDS} items", provided=len(given), max_allowed=MAX_IDS)
+        raise InvalidRequest(
+            f"chunk_ids must contain 1-{MAX_IDS} items", provided=len(given), max_allowed=MAX_IDS
+        )
     found: dict[str, str] = {}
     for index, item in enumerate(given):
         if not isinstance(item, str) or not is_chunk_id(item):

@@ -14,7 +14,12 @@ from kb_framework.api import MutationKind, SelectionFilter, resolve
 from kb_framework.edges.cli.console import Cli
 from kb_framework.edges.cli.lists import CommaListOrNone, CommaNumbersOrNone, says_commas
 from kb_framework.edges.cli.operations import Option, cli_type, flag_names, flag_of, shaped
-from kb_framework.errors import ConfigInvalid, MutationRefused, PluginFailed, SafetyThresholdExceeded
+from kb_framework.errors import (
+    ConfigInvalid,
+    MutationRefused,
+    PluginFailed,
+    SafetyThresholdExceeded,
+)
 from kb_framework.messages import plural
 from kb_framework.pipelines.selection import Selector, check_contributions
 from kb_framework.plugins import Plugins
@@ -36,22 +41,32 @@ def build(plugins: Plugins, name: str) -> Callable[..., int]:
     if kind is None:
         raise PluginFailed(f"the command {name!r} cannot be used", hint="kb plugins says why")
 
-    def command(*, force: bool = False, yes: bool = False, dry_run: bool = False, cli: Cli, **given: Any) -> int:
+    def command(
+        *, force: bool = False, yes: bool = False, dry_run: bool = False, cli: Cli, **given: Any
+    ) -> int:
         chosen = {key: value for key, value in given.items() if value is not None}
         return _run(cli, kind, chosen, force=force, yes=yes, dry_run=dry_run)
 
     fields = body_model(plugins, kind).model_fields
     flags = {item.name: [_filter_flag(item)] for item in Selector(plugins).offered(kind.over)}
-    flags |= {field: flag_names(Option(field, fields[field])) for field in resolve(kind.target).model_fields}
+    flags |= {
+        field: flag_names(Option(field, fields[field]))
+        for field in resolve(kind.target).model_fields
+    }
     options = [
-        *(_option(field, fields[field].annotation, names, fields[field].description or "") for field, names in flags.items()),
+        *(
+            _option(field, fields[field].annotation, names, fields[field].description or "")
+            for field, names in flags.items()
+        ),
         *(_option(field, bool, names, help, False) for field, (names, help) in _SWITCHES.items()),
     ]
     help = f"{kind.help} Filters select the {kind.over}: at least one is needed, and all that are given must match."
     return shaped(command, options, help, (f"kb {name} {kind.example}",) if kind.example else ())
 
 
-def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], *, force: bool, yes: bool, dry_run: bool) -> int:
+def _run(
+    cli: Cli, kind: MutationKind, given: dict[str, Any], *, force: bool, yes: bool, dry_run: bool
+) -> int:
     filters = Selector(cli.plugins).offered(kind.over)
     chosen = {item.name: given[item.name] for item in filters if item.name in given}
     if not chosen:
@@ -60,7 +75,9 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], *, force: bool, ye
     for field, info in resolve(kind.target).model_fields.items():
         if info.is_required() and field not in given:
             help = info.description or ""
-            raise ConfigInvalid(f"{flag_names(Option(field, info))[0]} is required: {help[:1].lower()}{help[1:]}")
+            raise ConfigInvalid(
+                f"{flag_names(Option(field, info))[0]} is required: {help[:1].lower()}{help[1:]}"
+            )
     execute = getattr(cli.engine, f"bulk_{kind.name}")
     asked: dict[str, Any] = given
     if dry_run or not yes:
@@ -74,8 +91,12 @@ def _run(cli: Cli, kind: MutationKind, given: dict[str, Any], *, force: bool, ye
         if dry_run:
             if not cli.json:
                 cli.print("\n".join(sample_lines(kind, preview)))
-            told = announcement(cli.plugins, kind, count, chosen).replace("This will", "This would", 1)
-            cli.result(preview, told + ("; --force is needed" if preview["exceeds"] and not force else ""))
+            told = announcement(cli.plugins, kind, count, chosen).replace(
+                "This will", "This would", 1
+            )
+            cli.result(
+                preview, told + ("; --force is needed" if preview["exceeds"] and not force else "")
+            )
             for line in [] if cli.json else _objections(kind, preview):
                 cli.say(line)
             return 0
@@ -126,16 +147,22 @@ def _objections(kind: MutationKind, preview: dict[str, Any]) -> list[str]:
     lines = [f"{preview['refused']} of them will be refused:"] if preview["objections"] else []
     for item in preview["objections"][:_SHOWN]:
         number = item[f"{name}_id"]
-        lines.append(f"  {item['error']}" if number is None else f"  {name} {number}: {item['error']}")
+        lines.append(
+            f"  {item['error']}" if number is None else f"  {name} {number}: {item['error']}"
+        )
     return lines
 
 
-def _option(field: str, type_: Any, names: list[str], help: str, default: Any = None) -> inspect.Parameter:
+def _option(
+    field: str, type_: Any, names: list[str], help: str, default: Any = None
+) -> inspect.Parameter:
     taken = _taken(type_) if default is None else type_
     if taken in _LISTS:
         help = says_commas(help)
     annotation = Annotated[taken, Parameter(name=names, help=help, negative=())]
-    return inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    return inspect.Parameter(
+        field, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
 
 
 def _taken(annotation: Any) -> Any:

@@ -17,11 +17,19 @@ from kb_framework.pipelines.selection import Selector, filter_field
 from kb_framework.plugins import Plugins
 from kb_framework.validation import Body, Model
 
-FORCE: Any = (Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")], False)
+FORCE: Any = (
+    Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")],
+    False,
+)
 
 
 PLAN: Any = (
-    Annotated[str | None, Field(description="The plan of a preview: executes exactly that, and once. No other field is needed.")],
+    Annotated[
+        str | None,
+        Field(
+            description="The plan of a preview: executes exactly that, and once. No other field is needed."
+        ),
+    ],
     None,
 )
 
@@ -51,12 +59,22 @@ def body_model(plugins: Plugins, kind: MutationKind) -> type[Any]:
 # A preview asks for it each time, and so does every engine that is opened: the same parts make the same model.
 @functools.lru_cache(maxsize=64)
 def _body_model(
-    kind: MutationKind, operation: type[Any], filters: tuple[tuple[SelectionFilter, Callable[..., Any]], ...]
+    kind: MutationKind,
+    operation: type[Any],
+    filters: tuple[tuple[SelectionFilter, Callable[..., Any]], ...],
 ) -> type[Any]:
     fields = {item.name: filter_field(item, function) for item, function in filters}
     name = "Bulk" + kind.name.title().replace("_", "")
     validators: Any = {"_filled": model_validator(mode="before")(_filled_from_plan)}
-    return create_model(name, __base__=operation, __doc__=kind.help, __validators__=validators, **fields, force=FORCE, plan=PLAN)
+    return create_model(
+        name,
+        __base__=operation,
+        __doc__=kind.help,
+        __validators__=validators,
+        **fields,
+        force=FORCE,
+        plan=PLAN,
+    )
 
 
 def _filled_from_plan(cls: type[Any], values: Any) -> Any:
@@ -96,9 +114,15 @@ def _any_of(infos: list[FieldInfo]) -> Any:
 class ChunksIn(Body):
     """Which chunks, by id. What is wrong with the ids is said in this route's own words, by the service."""
 
-    chunk_ids: Annotated[list[str] | Any, WithJsonSchema(_IDS), Field(description=_IDS["description"])]
-    include_embeddings: Annotated[bool, Field(description="Include the vectors: hundreds of numbers for each chunk.")] = False
-    include_source: Annotated[bool, Field(description="Include the job that each chunk came from.")] = False
+    chunk_ids: Annotated[
+        list[str] | Any, WithJsonSchema(_IDS), Field(description=_IDS["description"])
+    ]
+    include_embeddings: Annotated[
+        bool, Field(description="Include the vectors: hundreds of numbers for each chunk.")
+    ] = False
+    include_source: Annotated[
+        bool, Field(description="Include the job that each chunk came from.")
+    ] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -158,8 +182,13 @@ class PreviewOut(Model):
     threshold: int
     exceeds: bool
     sample: list[SampleDocument] | list[SampleChunk]
-    refused: Annotated[int, Field(description="How many of those that match a guard would refuse as it is now.")]
-    objections: Annotated[list[PreviewObjection], Field(description="What guards say, the first 100; without an id, to all.")]
+    refused: Annotated[
+        int, Field(description="How many of those that match a guard would refuse as it is now.")
+    ]
+    objections: Annotated[
+        list[PreviewObjection],
+        Field(description="What guards say, the first 100; without an id, to all."),
+    ]
     plan: str
     hint: Hint = None
 

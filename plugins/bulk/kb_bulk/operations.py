@@ -48,7 +48,11 @@ GET_CHUNKS: Operation[ChunksIn, ChunksFound] = Operation(
 def operations(plugins: Plugins) -> list[Operation[Any, Any]]:
     kinds = tuple(kind for kind in plugins.kinds if kind.bulk)
     previews = [_preview(kinds)] if kinds else []
-    return [GET_CHUNKS, *previews, *(_bulk(kind, plugins.kinds.plugin_of(kind.name)) for kind in kinds)]
+    return [
+        GET_CHUNKS,
+        *previews,
+        *(_bulk(kind, plugins.kinds.plugin_of(kind.name)) for kind in kinds),
+    ]
 
 
 def _preview(kinds: tuple[MutationKind, ...]) -> Operation[Any, PreviewOut]:

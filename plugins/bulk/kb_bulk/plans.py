@@ -45,10 +45,20 @@ class PlannedOperation(NamedTuple):
     expires: float
 
 
-def issue(tx: Tx, kind: MutationKind, fields: Mapping[str, Any], found: Fingerprint, actor: Actor, seconds: int) -> str:
+def issue(
+    tx: Tx,
+    kind: MutationKind,
+    fields: Mapping[str, Any],
+    found: Fingerprint,
+    actor: Actor,
+    seconds: int,
+) -> str:
     """The token of a preview."""
     who = actor.organization_id, actor.user_id
-    return seal(PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *who, time.time() + seconds), _key(tx))
+    return seal(
+        PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *who, time.time() + seconds),
+        _key(tx),
+    )
 
 
 def seal(plan: PlannedOperation, key: bytes) -> str:
@@ -89,7 +99,9 @@ class Once:
 
     def earlier(self, tx: Tx) -> MutationResult | None:
         """The result, if the plan was executed; a plan that was not, and is too old, is refused."""
-        found = sa.select(bulk_plans.c.job_id).where(tx.owns(bulk_plans), bulk_plans.c.id == self._plan.id)
+        found = sa.select(bulk_plans.c.job_id).where(
+            tx.owns(bulk_plans), bulk_plans.c.id == self._plan.id
+        )
         job_id = tx.scalar(found)
         if job_id is not None:
             [job] = tx.rows(select_jobs(tx).where(typed_jobs.c.id == job_id))
@@ -111,7 +123,12 @@ class Once:
             )
 
     def keep(self, tx: Tx, job_id: int) -> None:
-        row = {"id": self._plan.id, "organization_id": tx.organization_id, "job_id": job_id, "created_at": now()}
+        row = {
+            "id": self._plan.id,
+            "organization_id": tx.organization_id,
+            "job_id": job_id,
+            "created_at": now(),
+        }
         tx.execute(sa.insert(bulk_plans).values(row))
 
 

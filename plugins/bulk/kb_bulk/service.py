@@ -23,12 +23,24 @@ from kb_framework.validation import validate
 _SAMPLE = 10
 _SHOWN: dict[Over, list[sa.ColumnElement[Any]]] = {
     "documents": [documents.c.id, documents.c.title, documents.c.doc_type],
-    "chunks": [chunks.c.id, chunks.c.document_id, documents.c.title, sa.func.substr(chunks.c.content, 1, 200).label("text")],
+    "chunks": [
+        chunks.c.id,
+        chunks.c.document_id,
+        documents.c.title,
+        sa.func.substr(chunks.c.content, 1, 200).label("text"),
+    ],
 }
 
 
 class BulkService:
-    def __init__(self, store: Store, plugins: Plugins, selector: Selector, mutation: Mutation, settings: BulkSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plugins: Plugins,
+        selector: Selector,
+        mutation: Mutation,
+        settings: BulkSettings,
+    ) -> None:
         self._store = store
         self._plan_seconds = settings.plan_seconds
         self._plugins = plugins
@@ -80,10 +92,14 @@ class BulkService:
         where = self._selector.condition(selection)
         with self._store.read(actor.organization_id) as tx:
             key = SCOPES[kind.over].key
-            matching = self._mutation.matching(tx, kind, [key], where, actor, selection.filters).order_by(key)
+            matching = self._mutation.matching(
+                tx, kind, [key], where, actor, selection.filters
+            ).order_by(key)
             found = fingerprint(tx, matching)
             share = self._mutation.share(tx, kind, found.matched, actor, selection.filters)
-            foreseen = self._mutation.foreseen(tx, kind, operation, where, actor, selection.filters, found.matched)
+            foreseen = self._mutation.foreseen(
+                tx, kind, operation, where, actor, selection.filters, found.matched
+            )
             sample = tx.rows(matching.with_only_columns(*_SHOWN[kind.over]).limit(_SAMPLE))
             fields = operation.model_dump(mode="json", exclude={"force", "plan"}, exclude_none=True)
             hint = None if share.matched else why_empty(tx, selection.filters)

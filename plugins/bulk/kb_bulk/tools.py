@@ -33,7 +33,11 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
             raise Declined(f"the person was asked, and {did}; nothing was changed")
         return execute(**{**parameters, "plan": answer.state, "force": True})
 
-    changes = f"{' and '.join(f'`{field}`' for field in operation)} say what is changed. " if operation else ""
+    changes = (
+        f"{' and '.join(f'`{field}`' for field in operation)} say what is changed. "
+        if operation
+        else ""
+    )
     tool.__doc__ = (
         f"{kind.help} Filters select WHICH {kind.over}, combined with AND, at least one. `tags` is a filter: it picks documents "
         f"that have ALL of these tags, and never names tags to delete or change. {changes}"
@@ -42,9 +46,13 @@ def build(plugins: Plugins, name: str) -> Callable[..., dict[str, Any]]:
     return tool
 
 
-def _question(plugins: Plugins, kind: MutationKind, preview: dict[str, Any], parameters: dict[str, Any]) -> str:
+def _question(
+    plugins: Plugins, kind: MutationKind, preview: dict[str, Any], parameters: dict[str, Any]
+) -> str:
     chosen = {
-        item.name: parameters[item.name] for item in Selector(plugins).offered(kind.over) if parameters.get(item.name) is not None
+        item.name: parameters[item.name]
+        for item in Selector(plugins).offered(kind.over)
+        if parameters.get(item.name) is not None
     }
     share = f"{preview['percent']}% of {preview['total']}, more than the safety threshold of {preview['threshold']}%"
     return f"{announcement(plugins, kind, preview['matched'], chosen)}. That is {share}. Proceed?"

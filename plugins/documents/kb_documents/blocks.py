@@ -105,7 +105,11 @@ class _Scanner:
             if until is not None:
                 if stripped:
                     self._extend(start, end)
-                over = "-->" in line if until == "-->" else stripped.startswith(until) and not stripped.strip(until[0])
+                over = (
+                    "-->" in line
+                    if until == "-->"
+                    else stripped.startswith(until) and not stripped.strip(until[0])
+                )
                 if over:
                     until = None
                     self.close()
@@ -128,7 +132,12 @@ class _Scanner:
         """A line that may be more than words; what must come to end it, if it opens a fence or a comment."""
         indent = len(line) - len(line.lstrip())
         first = stripped[0]
-        if first == "#" and indent < 4 and (match := _HEADING.match(stripped)) and len(stripped) <= _LONGEST_HEADING:
+        if (
+            first == "#"
+            and indent < 4
+            and (match := _HEADING.match(stripped))
+            and len(stripped) <= _LONGEST_HEADING
+        ):
             self._heading(start, end, len(match.group(1)), match.group(2))
             return None
         if first in "`~" and stripped.startswith(("```", "~~~")):
@@ -182,14 +191,18 @@ class _Scanner:
 
     def _item(self, start: int, end: int, indent: int) -> None:
         self.close()
-        cost = ITEM_CUT + NESTED_ITEM_CUT * min(indent // 2, 4) if self._in_list else self._cut_cost()
+        cost = (
+            ITEM_CUT + NESTED_ITEM_CUT * min(indent // 2, 4) if self._in_list else self._cut_cost()
+        )
         self._in_list = True
         self._open = _Open(start, end, PARAGRAPH, cost, item=True, last_start=start)
 
     def _is_item(self, stripped: str) -> bool:
         match = _ITEM.match(stripped)
         # A wrapped line that happens to begin with a year is no item: '1986. It was …'
-        return bool(match) and (self._open is None or self._in_list or match.group(1) in (None, "1"))
+        return bool(match) and (
+            self._open is None or self._in_list or match.group(1) in (None, "1")
+        )
 
     def _heading(self, start: int, end: int, level: int, marked: str) -> None:
         self.close()
@@ -215,7 +228,9 @@ class _Scanner:
         if block is None:
             return
         self._open = None
-        self._heading(block.start, end, 1 if stripped[0] == "=" else 2, self._text[block.start : block.end])
+        self._heading(
+            block.start, end, 1 if stripped[0] == "=" else 2, self._text[block.start : block.end]
+        )
 
     def _makes_table(self, stripped: str) -> bool:
         block = self._open

@@ -38,7 +38,9 @@ def by_structure(extracted: Extracted) -> list[ChunkText]:
     # Front matter is no prose; offsets and lines still count from the start of the file: see `Extracted.body_start`.
     begin = extracted.body_start
     page_starts = [offset for offset, _ in extracted.pages]
-    cutter = _Cutter(text, begin, list(units(text, scan(text, begin, extracted.markdown, page_starts))))
+    cutter = _Cutter(
+        text, begin, list(units(text, scan(text, begin, extracted.markdown, page_starts)))
+    )
     chunks, line, counted = [], 1, 0
     for first, last in cutter.spans(page_starts):
         start, end = cutter.units[first].start, cutter.units[last - 1].end
@@ -102,7 +104,11 @@ class _Cutter:
             for region in regions:
                 inside = cuts[bisect_right(cuts, region.first) : bisect_left(cuts, region.last)]
                 # The highest sections are told apart even where all would fit into one chunk.
-                if not inside or region.closed or (rank and self.size(region.first, region.last) <= _FULL):
+                if (
+                    not inside
+                    or region.closed
+                    or (rank and self.size(region.first, region.last) <= _FULL)
+                ):
                     divided.append(region)
                 else:
                     divided.extend(self._divide([region.first, *inside, region.last]))
@@ -151,7 +157,9 @@ class _Cutter:
                 else:
                     if previous:
                         yield previous
-                    previous = _Region(run[0], run[-1], closed=self.size(run[0], run[-1]) <= MAXIMUM)
+                    previous = _Region(
+                        run[0], run[-1], closed=self.size(run[0], run[-1]) <= MAXIMUM
+                    )
             run = []
             if section:
                 if previous:
@@ -161,11 +169,18 @@ class _Cutter:
             yield previous
 
     def _long_enough(self, first: int, last: int) -> bool:
-        return self.size(first, last) >= _LONG_ENOUGH and any(not self.units[index].level for index in range(first, last))
+        return self.size(first, last) >= _LONG_ENOUGH and any(
+            not self.units[index].level for index in range(first, last)
+        )
 
     def _joined(self, first: int, section: _Region) -> _Region | None:
         """The section with what is before it; headings without a text of their own always go with what follows."""
-        return self._grown(section, first, section.last, all(self.units[i].level for i in range(first, section.first)))
+        return self._grown(
+            section,
+            first,
+            section.last,
+            all(self.units[i].level for i in range(first, section.first)),
+        )
 
     def _joined_back(self, section: _Region, last: int) -> _Region | None:
         return self._grown(section, section.first, last, False)
@@ -190,7 +205,10 @@ class _Cutter:
             following = at + 1
             best, best_cost = 0, AFTER_HEADING_CUT
             while following < end and (size := self.size(first, bounds[following])) <= _FULL:
-                if size >= _LONG_ENOUGH and (cost := self._cut_cost(bounds[following], size)) < best_cost:
+                if (
+                    size >= _LONG_ENOUGH
+                    and (cost := self._cut_cost(bounds[following], size)) < best_cost
+                ):
                     best, best_cost = following, cost
                 following += 1
             if not best:
@@ -221,7 +239,9 @@ class _Cutter:
     def heading_path(self, first: int, last: int) -> list[str]:
         """The headings that all text of a chunk is under; of headings alone, those that all of them are under."""
         common: tuple[str, ...] | None = None
-        texts = [index for index in range(first, last) if not self.units[index].level] or range(first, last)
+        texts = [index for index in range(first, last) if not self.units[index].level] or range(
+            first, last
+        )
         for index in texts:
             path = self._paths[index]
             if common is None:
@@ -238,6 +258,9 @@ def _paths(units: list[Unit]) -> Iterator[tuple[str, ...]]:
     path: tuple[str, ...] = ()
     for unit in units:
         if unit.level:
-            above = [*(heading for heading in above if heading[0] < unit.level), (unit.level, unit.words[:_LONGEST_NAME])]
+            above = [
+                *(heading for heading in above if heading[0] < unit.level),
+                (unit.level, unit.words[:_LONGEST_NAME]),
+            ]
             path = tuple(words for _, words in above if words)
         yield path

@@ -22,10 +22,14 @@ def add_file(engine: Engine, filename: str, data: bytes, **fields: Any) -> dict[
 def queue_file(engine: Engine, filename: str, data: bytes, **fields: Any) -> dict[str, Any]:
     """Leave a file to a worker; its job."""
     form = {"fields": given(**fields), "files": [("file", filename, data)]}
-    return json.loads(engine.request("POST", "/documents", params={"queue": "true"}, **form).body)["job"]
+    return json.loads(engine.request("POST", "/documents", params={"queue": "true"}, **form).body)[
+        "job"
+    ]
 
 
-def add_files(engine: Engine, files: Sequence[tuple[str, bytes, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def add_files(
+    engine: Engine, files: Sequence[tuple[str, bytes, Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
     """Each file's name, content and fields; for each either its `response` or its `error`."""
     parts = [("files", name, data) for name, data, _ in files]
     fields = json.dumps([given(**fields) for _, _, fields in files])
@@ -45,15 +49,26 @@ def find_document(engine: Engine, named: str) -> dict[str, Any]:
     if named.isdecimal():
         return get_document(engine, int(named))
     asked = dict.fromkeys((named, PurePath(named).name))
-    near = {item["id"]: item for q in asked if q for item in list_documents(engine, q=q, per_page=100)["data"]}
+    near = {
+        item["id"]: item
+        for q in asked
+        if q
+        for item in list_documents(engine, q=q, per_page=100)["data"]
+    }
     found = [item for item in near.values() if _is_called(item, named)]
     if len(found) == 1:
         return found[0]
-    listed = "\n".join(f"    {item['id']}  {item['path'] or item['title']}" for item in (found or [*near.values()])[:10])
+    listed = "\n".join(
+        f"    {item['id']}  {item['path'] or item['title']}"
+        for item in (found or [*near.values()])[:10]
+    )
     if found:
         raise InvalidInput(f"{len(found)} documents are called {named!r}; give an id:\n{listed}")
     meant = f"; these are near:\n{listed}" if near else ""
-    raise NotFound(f"no document has the id, path or title {named!r}{meant}", hint=None if near else "kb list lists documents")
+    raise NotFound(
+        f"no document has the id, path or title {named!r}{meant}",
+        hint=None if near else "kb list lists documents",
+    )
 
 
 def _is_called(item: Mapping[str, Any], named: str) -> bool:

@@ -57,7 +57,14 @@ def note(
         if sys.stdin is None or sys.stdin.isatty():
             raise ConfigInvalid("no text given: kb note TEXT, or pipe it in")
         content = sys.stdin.read()
-    added = cli.engine.add_note(content, title=title, tags=tags, doc_type=type, source_ref=source_ref, source_title=source_title)
+    added = cli.engine.add_note(
+        content,
+        title=title,
+        tags=tags,
+        doc_type=type,
+        source_ref=source_ref,
+        source_title=source_title,
+    )
     cli.result(added, f"added document {added['document']['id']}: {added['document']['title']}")
 
 
@@ -97,7 +104,13 @@ def list_documents(
     kb list --type note --sort -updated_at --json
     """
     found = cli.engine.list_documents(
-        tags=tags, doc_type=type, q=q, sort=sort, missing=missing or None, page=page, per_page=per_page
+        tags=tags,
+        doc_type=type,
+        q=q,
+        sort=sort,
+        missing=missing or None,
+        page=page,
+        per_page=per_page,
     )
     rows = [
         (
@@ -114,7 +127,11 @@ def list_documents(
     columns = ("id", "type", "title", "tags", "chunks", "updated", "path")
     # A narrow terminal has room for what one looks for and types: id, title, tags, path.
     shown = (0, 2, 3, 6) if cli.width < _WIDE else range(len(columns))
-    cli.table(found, [[row[index] for index in shown] for row in rows], [columns[index] for index in shown])
+    cli.table(
+        found,
+        [[row[index] for index in shown] for row in rows],
+        [columns[index] for index in shown],
+    )
     cli.hint(found)
     _say_page(cli, found["meta"])
 
@@ -124,7 +141,13 @@ def _say_page(cli: Cli, meta: dict[str, int]) -> None:
         cli.say(f"page {meta['page']} of {meta['total_pages']}, {meta['total']} in all")
 
 
-def show(document: str, *, text: Annotated[bool, Flag] = False, file: Annotated[bool, Flag] = False, cli: Cli) -> None:
+def show(
+    document: str,
+    *,
+    text: Annotated[bool, Flag] = False,
+    file: Annotated[bool, Flag] = False,
+    cli: Cli,
+) -> None:
     """Show a document.
 
     Parameters
@@ -151,9 +174,19 @@ def show(document: str, *, text: Annotated[bool, Flag] = False, file: Annotated[
         cli.result({**found, "chunks": chunks}, "\n\n".join(chunk["content"] for chunk in chunks))
     else:
         # Files with the same content are one document.
-        copies = [source["path"] for source in cli.engine.get_sources(number) if source["path"] != found["path"]]
+        copies = [
+            source["path"]
+            for source in cli.engine.get_sources(number)
+            if source["path"] != found["path"]
+        ]
         shown = {**found, "copies": copies} if copies else found
-        cli.result(shown, pairs({**shown, "tags": ", ".join(found["tags"])} | ({"copies": ", ".join(copies)} if copies else {})))
+        cli.result(
+            shown,
+            pairs(
+                {**shown, "tags": ", ".join(found["tags"])}
+                | ({"copies": ", ".join(copies)} if copies else {})
+            ),
+        )
 
 
 def remove(
@@ -179,11 +212,17 @@ def remove(
     """
     if not documents:
         raise ConfigInvalid("no document given: kb remove ID, or its path or title")
-    ids = [int(named) if named.isdecimal() else cli.engine.find_document(named)["id"] for named in documents]
+    ids = [
+        int(named) if named.isdecimal() else cli.engine.find_document(named)["id"]
+        for named in documents
+    ]
     if dry_run or not yes:
         found = [cli.engine.get_document(number) for number in ids]
         for item in () if cli.json else found:
-            cli.say(f"  {item['id']}  {harmless(item['title'])}" + (f"  {harmless(item['path'])}" if item["path"] else ""))
+            cli.say(
+                f"  {item['id']}  {harmless(item['title'])}"
+                + (f"  {harmless(item['path'])}" if item["path"] else "")
+            )
         if dry_run:
             cli.result({"would_remove": ids}, f"This would delete {plural(len(ids), 'document')}")
             return 0
@@ -202,7 +241,9 @@ def remove(
             failed.append({"document_id": number, "error": error.message})
             if not cli.json:
                 cli.say(f"kb: {error.message}")
-    cli.result({"removed": removed, "failed": failed}, f"{len(removed)} removed, {len(failed)} failed")
+    cli.result(
+        {"removed": removed, "failed": failed}, f"{len(removed)} removed, {len(failed)} failed"
+    )
     return 1 if failed else 0
 
 
@@ -404,7 +445,11 @@ def show_job(job_id: int, *, cli: Cli) -> None:
     # A job over a selection keeps its filter where others keep a file's name, and a list of errors instead of a sentence.
     errors = json.loads(job["error"] or "[]")
     called = {"filename": "filter", "user": "by"}
-    told = {str(called.get(name, name)): job[name] for name in job if name not in {"error", "document_id", "user_id"}}
+    told = {
+        str(called.get(name, name)): job[name]
+        for name in job
+        if name not in {"error", "document_id", "user_id"}
+    }
     cli.print(pairs(told))
     if errors:
         columns = list(errors[0])

@@ -123,16 +123,27 @@ def _cut_inside(text: str, start: int, end: int) -> int:
         low, high = TARGET[0] // 2, TARGET[1] // 2
     else:
         # In tokens of eight: 2 for one byte, 5 for two, 8 for three, 11 for four.
-        sums = list(accumulate(2 if c < "\x80" else 5 if c < "\u0800" else 8 if c < "\U00010000" else 11 for c in window))
+        sums = list(
+            accumulate(
+                2 if c < "\x80" else 5 if c < "\u0800" else 8 if c < "\U00010000" else 11
+                for c in window
+            )
+        )
         low, high = bisect_left(sums, TARGET[0]), bisect_right(sums, TARGET[1])
     high = min(high, len(window))
     for pattern in _CUTS:
-        places = [match.start() for match in pattern.finditer(window, low, high) if match.start() < len(window)]
+        places = [
+            match.start()
+            for match in pattern.finditer(window, low, high)
+            if match.start() < len(window)
+        ]
         if places:
             break
     else:
         places = [place for place in range(low, high) if not _joined(window, place)]
-    best = min(places, key=lambda place: fingerprint(window[max(place - 16, 0) : place + 16]), default=high)
+    best = min(
+        places, key=lambda place: fingerprint(window[max(place - 16, 0) : place + 16]), default=high
+    )
     return start + best
 
 
@@ -141,4 +152,6 @@ def _joined(window: str, place: int) -> bool:
     after = window[place]
     if after < "\u0300":
         return False
-    return unicodedata.category(after)[0] == "M" or after == "\u200d" or window[place - 1] == "\u200d"
+    return (
+        unicodedata.category(after)[0] == "M" or after == "\u200d" or window[place - 1] == "\u200d"
+    )

@@ -91,7 +91,15 @@ _ZIP_SUFFIXES = {
 }
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_OLE_SUFFIXES = {".doc": "doc", ".dot": "doc", ".xls": "xls", ".ppt": "ppt", ".pps": "ppt", ".msg": "msg", ".hwp": "hwp"}
+_OLE_SUFFIXES = {
+    ".doc": "doc",
+    ".dot": "doc",
+    ".xls": "xls",
+    ".ppt": "ppt",
+    ".pps": "ppt",
+    ".msg": "msg",
+    ".hwp": "hwp",
+}
 
 SOURCE_LANGUAGES = {
     ".py": "python", ".pyi": "python", ".pyx": "cython", ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript",
@@ -108,7 +116,12 @@ SOURCE_LANGUAGES = {
     ".mk": "make", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".ini": "ini", ".cfg": "ini", ".properties": "ini",
     ".xsl": "xslt", ".xslt": "xslt",
 }  # fmt: skip
-_SOURCE_NAMES = {"dockerfile": "dockerfile", "makefile": "make", "cmakelists.txt": "cmake", "jenkinsfile": "groovy"}
+_SOURCE_NAMES = {
+    "dockerfile": "dockerfile",
+    "makefile": "make",
+    "cmakelists.txt": "cmake",
+    "jenkinsfile": "groovy",
+}
 
 # Text whose kind only its name tells.
 _TEXT_SUFFIXES = {
@@ -123,7 +136,10 @@ _TEXT_SUFFIXES = {
     ".1": "man", ".muse": "muse", ".creole": "creole", ".t2t": "txt2tags", ".ics": "text", ".vcf": "text",
 }  # fmt: skip
 
-_HTML_START = re.compile(r"(?:\s|<!--(?>.*?-->)|<\?xml[^>]*>)*+<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_HTML_START = re.compile(
+    r"(?:\s|<!--(?>.*?-->)|<\?xml[^>]*>)*+<(?:!doctype\s+html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _HTML_TAGS = re.compile(
     r"(?:\s|<!--(?>.*?-->))*+<(?:title|meta|div|p|h[1-6]|table|ul|ol|span|script|style|section|article|main|br|a|center|font)(?=[\s>/])",
     re.IGNORECASE | re.DOTALL,
@@ -227,7 +243,10 @@ def _zip_kind(data: bytes, suffix: str) -> str:
                     mime = member.read(200).decode("ascii", errors="replace").strip()
                 if mime == "application/epub+zip":
                     return "epub"
-                if found := re.match(r"application/vnd\.oasis\.opendocument\.(text|spreadsheet|presentation|graphics)", mime):
+                if found := re.match(
+                    r"application/vnd\.oasis\.opendocument\.(text|spreadsheet|presentation|graphics)",
+                    mime,
+                ):
                     return _ODF[found.group(1)]
     except Exception:  # noqa: BLE001 - a damaged container raises anything; its name is the next best witness
         return by_name or "zip"
@@ -257,7 +276,11 @@ def _ole_kind(data: bytes, suffix: str) -> str:
     word, excel = "WordDocument" in names, bool(names & {"Workbook", "Book"})
     if word and excel:
         # One is embedded in the other: Excel keeps such objects under MBD…, Word in its ObjectPool.
-        return "xls" if any(name.startswith("MBD") for name in names) and "ObjectPool" not in names else "doc"
+        return (
+            "xls"
+            if any(name.startswith("MBD") for name in names) and "ObjectPool" not in names
+            else "doc"
+        )
     if word or excel:
         return "doc" if word else "xls"
     if "MatOST" in names or suffix == ".wps":

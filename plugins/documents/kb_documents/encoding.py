@@ -21,7 +21,10 @@ _CONTROL_BYTES = bytes([*range(8), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F]
 # What the languages written in Latin letters have beside ASCII. A text is in the first encoding that makes of all its
 # other bytes letters of one language: statistics take a short French text for Baltic, and Turkish for Icelandic.
 _ALPHABETS = (
-    ("cp1252", "äöüß àâæçéèêëîïôœùûüÿ áéíñóúüïç ãõáâàçéêíóôúü àèéìíîòóùú åäöæøéü áðéíóúýþæö äöõüšž"),
+    (
+        "cp1252",
+        "äöüß àâæçéèêëîïôœùûüÿ áéíñóúüïç ãõáâàçéêíóôúü àèéìíîòóùú åäöæøéü áðéíóúýþæö äöõüšž",
+    ),
     ("cp1254", "çğıi\u0307öşüâîû"),
     ("cp1250", "ąćęłńóśźż áčďéěíňóřšťúůýž áäčďéíĺľňóôŕšťúýž áéíóöőúüű čćđšž ăâîşţ"),
     ("iso8859_2", "ąćęłńóśźż áčďéěíňóřšťúůýž áäčďéíĺľňóôŕšťúýž čćđšž"),
@@ -31,7 +34,14 @@ _ALPHABETS = (
 _SIGNS = frozenset("‘’‚“”„–—…«»€£§°©®™•·¿¡ªº´²³½\u00a0\u00ad")
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 # What a wider encoding reads as well, with the characters that vendors added.
-_WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "latin_1": "cp1252", "tis_620": "cp874"}
+_WIDER = {
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "latin_1": "cp1252",
+    "tis_620": "cp874",
+}
 # Controls that no text has; tab, line feeds, form feed, backspace and escape (coloured logs) it may have.
 _CONTROLS = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd]")
 _UNASSIGNED = re.compile("[\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]")
@@ -133,7 +143,9 @@ def _latin_encoding(sample: bytes) -> str | None:
         return None
     high = bytes(sorted(set(b"".join(runs))))
     for encoding, alphabets in _ALPHABETS:
-        letters = {char for char in high.decode(encoding, errors="replace").lower() if not char.isascii()} - _SIGNS
+        letters = {
+            char for char in high.decode(encoding, errors="replace").lower() if not char.isascii()
+        } - _SIGNS
         if letters and any(letters <= set(alphabet) for alphabet in alphabets.split()):
             return encoding
     return None

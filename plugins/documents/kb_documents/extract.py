@@ -26,11 +26,21 @@ def markdown(data: bytes, name: str) -> Extracted:
     # A file that is nothing but front matter is found by that.
     begin = front.body_start if text[front.body_start :].strip() else 0
     return Extracted(
-        text, media="markdown", title=title, tags=front.tags, metadata=front.metadata, markdown=True, body_start=begin
+        text,
+        media="markdown",
+        title=title,
+        tags=front.tags,
+        metadata=front.metadata,
+        markdown=True,
+        body_start=begin,
     )
 
 
 def _first_heading(text: str, begin: int) -> str | None:
     """The first heading of the highest level that the top of the file has."""
-    headings = [block for block in scan(text[: begin + _TITLE_WITHIN], begin, markdown=True) if block.kind == HEADING]
+    headings = [
+        block
+        for block in scan(text[: begin + _TITLE_WITHIN], begin, markdown=True)
+        if block.kind == HEADING
+    ]
     return min(headings, key=lambda block: block.level).words or None if headings else None

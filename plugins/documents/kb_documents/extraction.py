@@ -32,7 +32,22 @@ _START_SECONDS = 60
 _VAGUE = frozenset({"text", "binary", "xml", "zip", "ole"})
 # Kinds whose content always tells them: text under such a name is a text with a wrong name.
 _TOLD_BY_CONTENT = frozenset(
-    ["pdf", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", "doc", "xls", "ppt", "msg", "hwp", "rtf"],
+    [
+        "pdf",
+        "docx",
+        "xlsx",
+        "pptx",
+        "odt",
+        "ods",
+        "odp",
+        "epub",
+        "doc",
+        "xls",
+        "ppt",
+        "msg",
+        "hwp",
+        "rtf",
+    ],
 )
 
 # Kinds of files without text. Where no plugin reads one, that is no failure.
@@ -73,13 +88,17 @@ class Extraction:
         """The text of a file. `depth` says in how many files it lay: attachments of attachments end at `MAX_DEPTH`."""
         return self._read(data, name, None, depth)[0]
 
-    def take_apart(self, data: bytes, name: str, cutting: Cutting, depth: int = 0) -> tuple[Extracted, Parts]:
+    def take_apart(
+        self, data: bytes, name: str, cutting: Cutting, depth: int = 0
+    ) -> tuple[Extracted, Parts]:
         """The parts of a file's text, and all that was extracted but the text itself."""
         extracted, parts = self._read(data, name, cutting, depth)
         assert parts is not None
         return extracted, parts
 
-    def _read(self, data: bytes, name: str, cutting: Cutting | None, depth: int) -> tuple[Extracted, Parts | None]:
+    def _read(
+        self, data: bytes, name: str, cutting: Cutting | None, depth: int
+    ) -> tuple[Extracted, Parts | None]:
         if not data.strip(b" \t\r\n\x00\xef\xbb\xbf"):
             raise LeftOut("the file is empty", file_kind=EMPTY)
         kind = detect(data, name)
@@ -98,10 +117,16 @@ class Extraction:
         # A worker that a hostile file took over may say anything: few bytes can stand for the same text many times. Chunks may
         # overlap, so they may have more than the text.
         longest = self._settings.max_text_chars
-        if len(extracted.text) > longest or (parts and sum(len(piece.content) for piece in parts.pieces) > 2 * longest):
-            raise ExtractionFailed(f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)")
+        if len(extracted.text) > longest or (
+            parts and sum(len(piece.content) for piece in parts.pieces) > 2 * longest
+        ):
+            raise ExtractionFailed(
+                f"the file holds more than {longest} characters of text (KB_MAX_TEXT_CHARS)"
+            )
         if depth >= MAX_DEPTH and extracted.attachments:
-            note = {"files_not_read": f"{len(extracted.attachments)} files inside, nested too deeply"}
+            note = {
+                "files_not_read": f"{len(extracted.attachments)} files inside, nested too deeply"
+            }
             extracted = extracted._replace(metadata={**extracted.metadata, **note}, attachments=())
         return extracted, parts
 
@@ -133,7 +158,9 @@ class _Workers:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
 
-    def run(self, extractor: Extractor, data: bytes, name: str, cutting: Cutting | None) -> tuple[Extracted, Parts | None]:
+    def run(
+        self, extractor: Extractor, data: bytes, name: str, cutting: Cutting | None
+    ) -> tuple[Extracted, Parts | None]:
         request = (extractor.target, name, cutting)
         with self._slots:
             try:
@@ -149,17 +176,27 @@ class _Workers:
             raise _WrongExtractor(value)
         if status == "memory":
             limit = self._settings.extract_memory_bytes
-            raise ExtractionFailed(f"reading took more memory than {limit} bytes (KB_EXTRACT_MEMORY_BYTES)")
-        who = f"the extractor {extractor.name}" if status == "error" else f"the chunker {cutting.chunker if cutting else ''}"
+            raise ExtractionFailed(
+                f"reading took more memory than {limit} bytes (KB_EXTRACT_MEMORY_BYTES)"
+            )
+        who = (
+            f"the extractor {extractor.name}"
+            if status == "error"
+            else f"the chunker {cutting.chunker if cutting else ''}"
+        )
         log.warning("%s failed unexpectedly: %s", who, value.strip().splitlines()[-1])
         log.debug("%s", value)
         if status == "error":
             raise ExtractionFailed(
                 f"the file could not be read as {extractor.name}: it is damaged, or unlike any file seen so far"
             )
-        raise ExtractionFailed("the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)")
+        raise ExtractionFailed(
+            "the text of the file could not be cut into chunks: the chunker failed (KB_CHUNKER)"
+        )
 
-    def _asked(self, request: tuple[str, str, Cutting | None], data: bytes, *, fresh: bool = False) -> tuple[str, Any]:
+    def _asked(
+        self, request: tuple[str, str, Cutting | None], data: bytes, *, fresh: bool = False
+    ) -> tuple[str, Any]:
         worker = self._take(fresh=fresh)
         try:
             answer = worker.ask(request, data)
@@ -250,10 +287,14 @@ class _Worker:
         try:
             return self._timed(settings.extract_timeout, lambda: self._exchange(request, data))
         except ValueError:
-            raise ExtractionFailed("the file expands to more than can be kept (KB_MAX_FILE_BYTES, KB_MAX_TEXT_CHARS)") from None
+            raise ExtractionFailed(
+                "the file expands to more than can be kept (KB_MAX_FILE_BYTES, KB_MAX_TEXT_CHARS)"
+            ) from None
         except (EOFError, OSError):
             if self._timed_out:
-                raise ExtractionFailed(f"reading took longer than {settings.extract_timeout:g} s (KB_EXTRACT_TIMEOUT)") from None
+                raise ExtractionFailed(
+                    f"reading took longer than {settings.extract_timeout:g} s (KB_EXTRACT_TIMEOUT)"
+                ) from None
             if self._stopped:
                 raise NotNow("reading was interrupted") from None
             raise (ExtractionFailed if self._files == 1 else _CrashedLater)(
@@ -339,4 +380,6 @@ class _Answers(pickle.Unpickler):
             raise pickle.UnpicklingError(f"{module_name}.{global_name}") from None
 
 
-_ALLOWED = {(kind.__module__, kind.__name__): kind for kind in (Extracted, Attachment, ChunkText, Parts)}
+_ALLOWED = {
+    (kind.__module__, kind.__name__): kind for kind in (Extracted, Attachment, ChunkText, Parts)
+}

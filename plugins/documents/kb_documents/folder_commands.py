@@ -19,8 +19,26 @@ from urllib.parse import unquote
 
 from cyclopts import Parameter
 
-from kb_documents.folders import INSIDE, LARGE, File, Listing, list_folder, open_file, stat_file, together, within
-from kb_documents.skip_rules import EMPTY, SECRET, counted, is_private_key, is_secret_name, kind_by_name, why_unread
+from kb_documents.folders import (
+    INSIDE,
+    LARGE,
+    File,
+    Listing,
+    list_folder,
+    open_file,
+    stat_file,
+    together,
+    within,
+)
+from kb_documents.skip_rules import (
+    EMPTY,
+    SECRET,
+    counted,
+    is_private_key,
+    is_secret_name,
+    kind_by_name,
+    why_unread,
+)
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.lists import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput, SafetyThresholdExceeded
@@ -98,7 +116,10 @@ def add(
     if title and len(listing.files) != 1:
         raise ConfigInvalid("--title fits one file only")
     outcomes = _send(
-        cli, listing, _compared(cli, listing, retry=retry, tags=tags), {"tags": tags, "doc_type": type, "title": title}
+        cli,
+        listing,
+        _compared(cli, listing, retry=retry, tags=tags),
+        {"tags": tags, "doc_type": type, "title": title},
     )
     return _report(cli, outcomes, {}, verbose=verbose)
 
@@ -158,11 +179,23 @@ def sync(
     kb sync
     """
     given = {"tags": tags, "doc_type": type, "include": include, "exclude": exclude}
-    options = {"keep": keep, "force": force, "retry": retry, "checksum": checksum, "everything": everything}
+    options = {
+        "keep": keep,
+        "force": force,
+        "retry": retry,
+        "checksum": checksum,
+        "everything": everything,
+    }
     if folder is not None:
         outcomes, removal = _sync_once(cli, folder, given, **options)
         return _report(cli, outcomes, removal, verbose=verbose)
-    flags = {"--tags": tags, "--type": type, "--include": include, "--exclude": exclude, "--force": force or None}
+    flags = {
+        "--tags": tags,
+        "--type": type,
+        "--include": include,
+        "--exclude": exclude,
+        "--force": force or None,
+    }
     if named := [flag for flag, value in flags.items() if value is not None]:
         raise ConfigInvalid(f"{named[0]} is for one folder: kb sync DIR {named[0]}")
     return _sync_all(cli, given, options, verbose)
@@ -182,7 +215,9 @@ def _sync_all(cli: Cli, given: dict[str, Any], options: dict[str, Any], verbose:
         try:
             outcomes, removal = _sync_once(cli, place, given, **options)
         except InvalidInput as error:
-            cli.say(f"kb: {error.message}; if it is gone for good: kb folders forget {shlex.quote(printable(place))}")
+            cli.say(
+                f"kb: {error.message}; if it is gone for good: kb folders forget {shlex.quote(printable(place))}"
+            )
             reports.append({"folder": root, "error": error.message})
             code = 1
             continue
@@ -228,7 +263,9 @@ def folders(*, cli: Cli) -> None:
         )
         for item in found
     ]
-    cli.table({"data": found}, rows, ("folder", "name", "tags", "type", "include", "exclude", "machine"))
+    cli.table(
+        {"data": found}, rows, ("folder", "name", "tags", "type", "include", "exclude", "machine")
+    )
 
 
 def forget_folder(folder: Path, *, cli: Cli) -> None:
@@ -293,12 +330,16 @@ def watch(
             # Go on watching.
             outcomes, removal = [], {"refused": error.message, "details": {}}
         refused = [removal["refused"]] if "refused" in removal else []
-        failures = {f"{item['path']}\n{item['reason']}" for item in outcomes if item["state"] == "failed"}
+        failures = {
+            f"{item['path']}\n{item['reason']}" for item in outcomes if item["state"] == "failed"
+        }
         known, said = said, failures | set(refused)
         news = [item for item in outcomes if f"{item['path']}\n{item.get('reason')}" not in known]
         if refused and refused[0] in known:
             removal = {}
-        if removal or any(item["state"] not in ("unchanged", _LEFT_OUT) or "returned" in item for item in news):
+        if removal or any(
+            item["state"] not in ("unchanged", _LEFT_OUT) or "returned" in item for item in news
+        ):
             report(cli, news, removal)
             sys.stdout.flush()
 
@@ -317,7 +358,12 @@ def _changes(cli: Cli, folder: Path) -> Iterator[None]:
 
     # Editors save by writing beside and renaming: a batch is only looked at once the folder has been quiet for a moment. A
     # watch does not notice that its folder was replaced, so it wakes up from time to time.
-    timing = {"debounce": 1600, "step": 200, "rust_timeout": int(_LOOK_SECONDS * 1000), "yield_on_timeout": True}
+    timing = {
+        "debounce": 1600,
+        "step": 200,
+        "rust_timeout": int(_LOOK_SECONDS * 1000),
+        "yield_on_timeout": True,
+    }
     watched = _identity(folder)
     while True:
         if watched is None:
@@ -358,8 +404,13 @@ def _report_changes(cli: Cli, outcomes: list[dict[str, Any]], removal: dict[str,
         for item in outcomes
         if item["state"] not in ("unchanged", _LEFT_OUT) or "returned" in item
     ]
-    lines += [("missing", item["path"] or item["title"], None) for item in removal.get("documents", ())]
-    lines += [("not removed", f"document {item['document_id']}", item["error"]) for item in removal.get("errors", ())]
+    lines += [
+        ("missing", item["path"] or item["title"], None) for item in removal.get("documents", ())
+    ]
+    lines += [
+        ("not removed", f"document {item['document_id']}", item["error"])
+        for item in removal.get("errors", ())
+    ]
     now = _clock()
     for state, path, reason in lines[:_LINES]:
         cli.print(f"{now} {state} {path}" + (f": {reason}" if reason else ""))
@@ -375,7 +426,9 @@ def _clock() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def _collect(cli: Cli, paths: Sequence[str], include: Sequence[str], exclude: Sequence[str], everything: bool) -> Listing:
+def _collect(
+    cli: Cli, paths: Sequence[str], include: Sequence[str], exclude: Sequence[str], everything: bool
+) -> Listing:
     """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
     found = Listing(everything=everything)
     for given in paths:
@@ -383,7 +436,9 @@ def _collect(cli: Cli, paths: Sequence[str], include: Sequence[str], exclude: Se
             found.files.append(File(None, "stdin.md", named=True, content=_standard_input()))
             continue
         pattern = str(Path(given).expanduser())
-        matches = [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        matches = [pattern]
+        if not os.path.lexists(pattern):
+            matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
             raise InvalidInput(f"there is no file or folder {printable(given)!r}")
         for match in map(Path, matches):
@@ -406,7 +461,9 @@ def _standard_input() -> bytes:
     return content
 
 
-def _listed(cli: Cli, folder: Path, include: Sequence[str], exclude: Sequence[str], everything: bool) -> Listing:
+def _listed(
+    cli: Cli, folder: Path, include: Sequence[str], exclude: Sequence[str], everything: bool
+) -> Listing:
     _refuse_own(cli, folder)
     return list_folder(folder, include, exclude, everything=everything, never=_own_folders(cli))
 
@@ -425,7 +482,9 @@ def _own_folders(cli: Cli) -> list[Path]:
 def _refuse_own(cli: Cli, place: Path) -> None:
     if own := within(place, _own_folders(cli)):
         where = printable(place)
-        raise InvalidInput(f"{where} is in the data folder of kb ({own}), which is never read as content; nothing was changed")
+        raise InvalidInput(
+            f"{where} is in the data folder of kb ({own}), which is never read as content; nothing was changed"
+        )
 
 
 def _add_file(listing: Listing, place: Path, *, named: bool) -> None:
@@ -445,11 +504,19 @@ def _add_file(listing: Listing, place: Path, *, named: bool) -> None:
         listing.unreadable[source_name(place)] = error.strerror or str(error)
 
 
-def _compared(cli: Cli, listing: Listing, root: Path | None = None, **options: Any) -> dict[str, Any]:
+def _compared(
+    cli: Cli, listing: Listing, root: Path | None = None, **options: Any
+) -> dict[str, Any]:
     """Return what the engine wants of a listing, and what it does not want to see again, with the reason."""
     known = [file for file in listing.files if file.source]
     described = [
-        {"source": file.source, "size": file.size, "modified_ns": file.modified_ns, "stamp": file.stamp} for file in known
+        {
+            "source": file.source,
+            "size": file.size,
+            "modified_ns": file.modified_ns,
+            "stamp": file.stamp,
+        }
+        for file in known
     ]
     chosen = {name: value or None for name, value in options.items()}
     answer = cli.engine.compare_sources(described, _root_name(root) if root else None, **chosen)
@@ -488,12 +555,19 @@ def _sync_once(
     moves = 0
     while True:
         if not folder.is_dir():
-            raise InvalidInput(f"{printable(folder)} is not a folder that can be read; nothing was changed")
+            raise InvalidInput(
+                f"{printable(folder)} is not a folder that can be read; nothing was changed"
+            )
         known = cli.engine.recall_folder(root=root)["folder"]
-        chosen = {name: (known or {}).get(name) if value is None else value for name, value in given.items()}
+        chosen = {
+            name: (known or {}).get(name) if value is None else value
+            for name, value in given.items()
+        }
         listing = _listed(cli, folder, chosen["include"] or (), chosen["exclude"] or (), everything)
         if reason := listing.unreadable.get(root):
-            raise InvalidInput(f"{printable(folder)} cannot be read ({reason}); nothing was changed")
+            raise InvalidInput(
+                f"{printable(folder)} cannot be read ({reason}); nothing was changed"
+            )
         # Tags that are only remembered are not added again to what a person took them from.
         compared = _compared(cli, listing, folder, tags=given["tags"], **options)
         if moves == _MOVES or not _follow(cli, root, compared["moved"]):
@@ -503,10 +577,14 @@ def _sync_once(
     name = _remembered(cli, root, known, given)["name"]
     if "/" in name:
         # Another folder has the same last name.
-        listing.files = [file._replace(shown=f"{name}/{file.shown.partition('/')[2]}") for file in listing.files]
+        listing.files = [
+            file._replace(shown=f"{name}/{file.shown.partition('/')[2]}") for file in listing.files
+        ]
         sent = {file.source for file in compared["files"]}
         compared["files"] = [file for file in listing.files if file.source in sent]
-    outcomes = _send(cli, listing, compared, {"tags": chosen["tags"], "doc_type": chosen["doc_type"]})
+    outcomes = _send(
+        cli, listing, compared, {"tags": chosen["tags"], "doc_type": chosen["doc_type"]}
+    )
     if compared["files"]:
         # What was sent may be an archive or a mail that no longer holds what it held.
         compared = _compared(cli, listing, folder, elsewhere=True)
@@ -537,8 +615,12 @@ def _follow(cli: Cli, root: str, moved: list[dict[str, str]]) -> bool:
     return False
 
 
-def _remembered(cli: Cli, root: str, known: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
-    wanted = {"host": platform.node()} | {name: value for name, value in given.items() if value is not None}
+def _remembered(
+    cli: Cli, root: str, known: dict[str, Any] | None, given: dict[str, Any]
+) -> dict[str, Any]:
+    wanted = {"host": platform.node()} | {
+        name: value for name, value in given.items() if value is not None
+    }
     if known is not None and wanted.items() <= known.items():
         return known
     return cli.engine.remember_folder(root, **wanted)
@@ -584,7 +666,9 @@ def _is_gone(listing: Listing, source: str) -> bool:
     return bool(inside) and listing.has(outer)
 
 
-def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
+def _send(
+    cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Upload the wanted files, several at a time; what each came to."""
     files: list[File] = compared["files"]
     if files:
@@ -593,8 +677,13 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
         gc.enable()
     wanted = {file.source for file in files}
     outcomes = [_not_sent(file, compared) for file in listing.files if file.source not in wanted]
-    outcomes += [{"path": place, "state": "failed", "reason": reason} for place, reason in listing.unreadable.items()]
-    outcomes += [_left_out(shown, reason) for reason, places in listing.left_out.items() for shown in places]
+    outcomes += [
+        {"path": place, "state": "failed", "reason": reason}
+        for place, reason in listing.unreadable.items()
+    ]
+    outcomes += [
+        _left_out(shown, reason) for reason, places in listing.left_out.items() for shown in places
+    ]
     limit = compared["max_file_bytes"]
     # Small files go several at a time; of the large ones only one is under way.
     one_large_file = threading.Lock()
@@ -615,7 +704,9 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
             _cancel(jobs)
             # What is under way is finished, so that the count is right.
             finished = [job for job in jobs if not job.cancelled() and not job.exception()]
-            raise KeyboardInterrupt(_so_far([item for job in finished for item in job.result()])) from None
+            raise KeyboardInterrupt(
+                _so_far([item for job in finished for item in job.result()])
+            ) from None
         except BaseException:
             _cancel(jobs)
             raise
@@ -624,7 +715,10 @@ def _send(cli: Cli, listing: Listing, compared: dict[str, Any], fields: dict[str
 
 def _so_far(outcomes: list[dict[str, Any]]) -> str:
     done = {state: sum(item["state"] == state for item in outcomes) for state in STATES}
-    return ", ".join(f"{count} {state}" for state, count in done.items() if count or state == "added") + _CONTINUES
+    return (
+        ", ".join(f"{count} {state}" for state, count in done.items() if count or state == "added")
+        + _CONTINUES
+    )
 
 
 def _cancel(jobs: Iterable[Future[Any]]) -> None:
@@ -632,7 +726,9 @@ def _cancel(jobs: Iterable[Future[Any]]) -> None:
         job.cancel()
 
 
-def _send_together(cli: Cli, files: list[File], fields: dict[str, Any], limit: int, *, keys: bool) -> list[dict[str, Any]]:
+def _send_together(
+    cli: Cli, files: list[File], fields: dict[str, Any], limit: int, *, keys: bool
+) -> list[dict[str, Any]]:
     """Send several small files in one request; `keys` says whether private keys are among what is wanted."""
     failed: list[dict[str, Any]] = []
     read: list[tuple[File, bytes]] = []
@@ -651,15 +747,28 @@ def _send_together(cli: Cli, files: list[File], fields: dict[str, Any], limit: i
     if not read:
         return failed
     try:
-        answers = cli.engine.add_files([(Path(file.shown).name, data, {**_known(file), **fields}) for file, data in read])
+        answers = cli.engine.add_files(
+            [(Path(file.shown).name, data, {**_known(file), **fields}) for file, data in read]
+        )
     except EngineError as error:
         if error.http_status >= 500:
             raise
         if len(read) > 1:
             # Something is wrong with one of them; each alone is told so.
-            return failed + [outcome for file, _ in read for outcome in _send_together(cli, [file], fields, limit, keys=keys)]
-        return [*failed, _outcome(read[0][0], {"error": {"message": error.message, **error.details}, "response": None})]
-    return failed + [_outcome(file, answer) for (file, _), answer in zip(read, answers, strict=True)]
+            return failed + [
+                outcome
+                for file, _ in read
+                for outcome in _send_together(cli, [file], fields, limit, keys=keys)
+            ]
+        return [
+            *failed,
+            _outcome(
+                read[0][0], {"error": {"message": error.message, **error.details}, "response": None}
+            ),
+        ]
+    return failed + [
+        _outcome(file, answer) for (file, _), answer in zip(read, answers, strict=True)
+    ]
 
 
 def _send_large(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -672,13 +781,17 @@ def _send_large(cli: Cli, file: File, fields: dict[str, Any], limit: int) -> dic
         with open_file(file.place) as content:
             while part := content.read(LARGE):
                 upload = cli.engine.append_upload(upload["upload_id"], upload["received"], part)
-        return _outcome(file, {"response": cli.engine.finish_upload(upload["upload_id"]), "error": None})
+        return _outcome(
+            file, {"response": cli.engine.finish_upload(upload["upload_id"]), "error": None}
+        )
     except OSError as error:
         return _failed(file, error.strerror or str(error))
     except EngineError as error:
         if error.http_status >= 500:
             raise
-        return _outcome(file, {"error": {"message": error.message, **error.details}, "response": None})
+        return _outcome(
+            file, {"error": {"message": error.message, **error.details}, "response": None}
+        )
 
 
 def _content(file: File) -> bytes:
@@ -689,7 +802,11 @@ def _content(file: File) -> bytes:
 
 
 def _known(file: File) -> dict[str, Any]:
-    source = {"source": file.source, "modified_ns": file.modified_ns, "stamp": file.stamp} if file.place else {}
+    source = (
+        {"source": file.source, "modified_ns": file.modified_ns, "stamp": file.stamp}
+        if file.place
+        else {}
+    )
     return {"path": file.shown, **source}
 
 
@@ -757,7 +874,9 @@ def _report(
         left_out.setdefault(part["kind"], []).append(part["path"])
     parts, inside = inside, [part for part in inside if part["status"] != _LEFT_OUT]
     if returned := sum(item.get("returned", False) for item in outcomes):
-        counts["unchanged"] -= sum(item.get("returned", False) and item["state"] == "unchanged" for item in outcomes)
+        counts["unchanged"] -= sum(
+            item.get("returned", False) and item["state"] == "unchanged" for item in outcomes
+        )
         counts["returned"] = returned
     if tagged := sum(1 for item in outcomes if item.get("tags_added")):
         counts["tagged"] = tagged
@@ -773,8 +892,15 @@ def _report(
         counts["removed"] = removal["removed"]
     if cli.json:
         files = [item for item in outcomes if item["state"] != _LEFT_OUT]
-        errors = {"removal_errors": removal.get("errors", []), "missing_documents": removal.get("documents", [])}
-        refused = {"refused": removal["refused"], "refusal": removal["details"]} if "refused" in removal else {}
+        errors = {
+            "removal_errors": removal.get("errors", []),
+            "missing_documents": removal.get("documents", []),
+        }
+        refused = (
+            {"refused": removal["refused"], "refusal": removal["details"]}
+            if "refused" in removal
+            else {}
+        )
         report = {**counts, "files": files, "left_out": left_out, **errors, **refused}
         if reports is None:
             cli.result(report)
@@ -788,12 +914,21 @@ def _report(
         for item in removal.get("errors", []):
             cli.say(f"not removed: document {item['document_id']}: {item['error']}")
         if before := sum(not item.get("read", True) for item in outcomes):
-            cli.say(f"{before} of these could not be read before either and are the same since: --retry reads them again")
+            cli.say(
+                f"{before} of these could not be read before either and are the same since: --retry reads them again"
+            )
         _say_cut(cli, outcomes)
-        _say_left_out(cli, left_out, verbose, keys_inside=any(part.get("kind") == SECRET for part in parts))
+        _say_left_out(
+            cli, left_out, verbose, keys_inside=any(part.get("kind") == SECRET for part in parts)
+        )
         files_inside = f" ({len(inside)} files inside them)" if inside else ""
-        words = {**{state: state for state in counts}, "copies": "copy" if counts.get("copies") == 1 else "copies"}
-        cli.print(", ".join(f"{count} {words[state]}" for state, count in counts.items()) + files_inside)
+        words = {
+            **{state: state for state in counts},
+            "copies": "copy" if counts.get("copies") == 1 else "copies",
+        }
+        cli.print(
+            ", ".join(f"{count} {words[state]}" for state, count in counts.items()) + files_inside
+        )
         if removal.get("missing"):
             cli.say("missing documents come back with their files: kb list --missing")
         if "refused" in removal:
@@ -814,12 +949,20 @@ def _say_cut(cli: Cli, outcomes: list[dict[str, Any]]) -> None:
             cli.say(f"shortened: {item['path']}: {how_much}")
 
 
-def _say_left_out(cli: Cli, left_out: dict[str, list[str]], verbose: bool, *, keys_inside: bool) -> None:
+def _say_left_out(
+    cli: Cli, left_out: dict[str, list[str]], verbose: bool, *, keys_inside: bool
+) -> None:
     if keys := left_out.get(SECRET):
-        more = f" and {len(keys) - _NAMED} more (--verbose names them)" if len(keys) > _NAMED and not verbose else ""
+        more = (
+            f" and {len(keys) - _NAMED} more (--verbose names them)"
+            if len(keys) > _NAMED and not verbose
+            else ""
+        )
         shown = keys if verbose else keys[:_NAMED]
         other = ", but none from inside another file" if keys_inside else ""
-        cli.say(f"warning: private keys or credentials left out: {', '.join(shown)}{more}; --all adds them{other}")
+        cli.say(
+            f"warning: private keys or credentials left out: {', '.join(shown)}{more}; --all adds them{other}"
+        )
     if left_out:
         cli.say(f"left out: {counted(left_out)}")
     for reason in left_out if verbose else ():

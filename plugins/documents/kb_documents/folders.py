@@ -26,7 +26,17 @@ from kb_framework.errors import InvalidInput
 from kb_framework.filenames import INSIDE, printable, real_path, source_name
 from kb_framework.globs import Rules, rule_of
 
-__all__ = ["INSIDE", "LARGE", "File", "Listing", "list_folder", "open_file", "stat_file", "together", "within"]
+__all__ = [
+    "INSIDE",
+    "LARGE",
+    "File",
+    "Listing",
+    "list_folder",
+    "open_file",
+    "stat_file",
+    "together",
+    "within",
+]
 
 IGNORE_FILES = (".gitignore", ".kbignore")
 _IGNORE_BYTES = 1_000_000
@@ -88,7 +98,9 @@ class Listing:
 def stat_file(place: Path, shown: str) -> File:
     """Describe a file that was named; `place` has no links in it."""
     state = place.lstat()
-    return File(source_name(place), _shown(shown), state.st_size, state.st_mtime_ns, stamp=_stamp(state))
+    return File(
+        source_name(place), _shown(shown), state.st_size, state.st_mtime_ns, stamp=_stamp(state)
+    )
 
 
 def _stamp(state: os.stat_result) -> str:
@@ -146,21 +158,29 @@ class _Walk:
         self._everything = everything
         self._never = never
 
-    def folder(self, folder: str, rules: list[tuple[str, Rules]]) -> list[tuple[str, list[tuple[str, Rules]]]]:
+    def folder(
+        self, folder: str, rules: list[tuple[str, Rules]]
+    ) -> list[tuple[str, list[tuple[str, Rules]]]]:
         """List one folder; the folders in it."""
         place = self._begin + folder
         try:
             entries = sorted(os.scandir(place), key=lambda entry: entry.name)
             state = Path(place).stat()
         except OSError as error:
-            self.listing.unreadable[source_name(place).rstrip("/") or "/"] = error.strerror or str(error)
+            self.listing.unreadable[source_name(place).rstrip("/") or "/"] = error.strerror or str(
+                error
+            )
             return []
         names = {entry.name for entry in entries}
         if (state.st_dev, state.st_ino) in self._never:
             self._leave_out(DATA, folder)
             return []
         # The folder that was asked for is read, whatever it is called.
-        if folder and not self._everything and is_junk_folder(folder[:-1].rpartition("/")[2], place, names):
+        if (
+            folder
+            and not self._everything
+            and is_junk_folder(folder[:-1].rpartition("/")[2], place, names)
+        ):
             self._leave_out(JUNK, folder)
             return []
         if not self._everything:
@@ -171,7 +191,9 @@ class _Walk:
                 if self._entry(entry, folder, rules):
                     inner.append((folder + entry.name + "/", rules))
             except OSError as error:
-                self.listing.unreadable[source_name(place + entry.name)] = error.strerror or str(error)
+                self.listing.unreadable[source_name(place + entry.name)] = error.strerror or str(
+                    error
+                )
         return inner
 
     def _entry(self, entry: os.DirEntry[str], folder: str, rules: list[tuple[str, Rules]]) -> bool:
@@ -187,11 +209,18 @@ class _Walk:
         if not is_folder:
             state = entry.stat(follow_symlinks=False)
             source, shown = source_name(self._begin + inside), _shown(f"{self._name}/{inside}")
-            self.listing.files.append(File(source, shown, state.st_size, state.st_mtime_ns, stamp=_stamp(state)))
+            self.listing.files.append(
+                File(source, shown, state.st_size, state.st_mtime_ns, stamp=_stamp(state))
+            )
         return is_folder
 
     def _reason(
-        self, entry: os.DirEntry[str], folder: str, inside: str, rules: list[tuple[str, Rules]], is_folder: bool
+        self,
+        entry: os.DirEntry[str],
+        folder: str,
+        inside: str,
+        rules: list[tuple[str, Rules]],
+        is_folder: bool,
     ) -> str | None:
         """Why something is left out."""
         if not self._everything:
@@ -217,14 +246,23 @@ class _Walk:
 
 def open_file(place: Path) -> BinaryIO:
     """Open a regular file by a path without links, so that one which appears in it meanwhile leads nowhere; else OSError."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     if os.open not in os.supports_dir_fd:
         opened = os.open(place, flags)
     else:
         folder = os.open(place.anchor, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for name in place.parts[1:-1]:
-                inner = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                inner = os.open(
+                    name,
+                    getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW,
+                    dir_fd=folder,
+                )
                 os.close(folder)
                 folder = inner
             opened = os.open(place.name, flags, dir_fd=folder)
@@ -240,14 +278,22 @@ def open_file(place: Path) -> BinaryIO:
 
 def within(place: Path, folders: Iterable[Path]) -> Path | None:
     """Return the folder among `folders` that a place is or lies in."""
-    identities = {(state.st_dev, state.st_ino): folder for folder in folders if (state := _state(folder))}
+    identities = {
+        (state.st_dev, state.st_ino): folder for folder in folders if (state := _state(folder))
+    }
     resolved = place.resolve()
-    states = ((state.st_dev, state.st_ino) for parent in (resolved, *resolved.parents) if (state := _state(parent)))
+    states = (
+        (state.st_dev, state.st_ino)
+        for parent in (resolved, *resolved.parents)
+        if (state := _state(parent))
+    )
     return next((identities[identity] for identity in states if identity in identities), None)
 
 
 def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
-    return frozenset((state.st_dev, state.st_ino) for folder in folders if (state := _state(folder)))
+    return frozenset(
+        (state.st_dev, state.st_ino) for folder in folders if (state := _state(folder))
+    )
 
 
 def _state(place: Path) -> os.stat_result | None:

@@ -50,7 +50,13 @@ def read(text: str) -> FrontMatter | None:
         return None
     named = {str(key).strip().lower(): key for key in values}
     title = _title(values.pop(named["title"])) if "title" in named else None
-    listed = values.pop(named["tags"]) if "tags" in named else values.pop(named["tag"]) if "tag" in named else None
+    listed = (
+        values.pop(named["tags"])
+        if "tags" in named
+        else values.pop(named["tag"])
+        if "tag" in named
+        else None
+    )
     return FrontMatter(title, _tags(listed), _json(values, _DEEPEST) or {}, match.end())
 
 
@@ -61,7 +67,9 @@ def _yaml(head: str) -> dict[Any, Any] | None:
     try:
         depth = 0
         for event in yaml.parse(head, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             # An alias may stand for a thousand others; what nobody writes by hand is not unfolded.
             if depth > _DEEPEST_YAML or isinstance(event, yaml.AliasEvent):
                 return None
@@ -98,7 +106,9 @@ def _written(value: object) -> str:
 
 def _line(text: str) -> str:
     """One line without what cannot be shown."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text[:_LONGEST_VALUE]).split())[:500]
+    return " ".join(
+        "".join(char if char.isprintable() else " " for char in text[:_LONGEST_VALUE]).split()
+    )[:500]
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -139,7 +149,10 @@ def _json(value: object, depth: int) -> Any:
     if not depth:
         return None
     if isinstance(value, dict):
-        entries = ((_line(_written(key)), _json(item, depth - 1)) for key, item in islice(value.items(), _MOST_ENTRIES))
+        entries = (
+            (_line(_written(key)), _json(item, depth - 1))
+            for key, item in islice(value.items(), _MOST_ENTRIES)
+        )
         return {key: item for key, item in entries if key}
     if isinstance(value, list | tuple | set):
         return [_json(item, depth - 1) for item in islice(value, _MOST_ENTRIES)]

@@ -42,7 +42,13 @@ from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.storage.chunks import SOURCE
-from kb_framework.storage.documents import Content, insert_chunks, insert_empty, release_files, replace_content
+from kb_framework.storage.documents import (
+    Content,
+    insert_chunks,
+    insert_empty,
+    release_files,
+    replace_content,
+)
 from kb_framework.storage.jobs import insert_job
 from kb_framework.storage.spaces import Space
 from kb_framework.storage.sql import among
@@ -74,14 +80,20 @@ _OF_CONTENT = (
     .order_by(followed.c.missing_since.is_not(None), followed.c.id)
     .limit(1)
 )
-_HURT = sa.select(damage.c.key).where(damage.c.kind == CHUNK, damage.c.document_id == sa.bindparam("document")).limit(1)
+_HURT = (
+    sa.select(damage.c.key)
+    .where(damage.c.kind == CHUNK, damage.c.document_id == sa.bindparam("document"))
+    .limit(1)
+)
 _IS_MISSING = sa.select(followed.c.missing_since).where(followed.c.id == sa.bindparam("document"))
 _FORGET_SOURCE = sa.delete(sources).where(
     sources.c.organization_id == sa.bindparam("owner"), sources.c.source == sa.bindparam("place")
 )
 _INSERT_SOURCE = sa.insert(sources)
 _FORGET_UNREAD = [
-    sa.delete(table).where(table.c.organization_id == sa.bindparam("owner"), table.c.source == sa.bindparam("place"))
+    sa.delete(table).where(
+        table.c.organization_id == sa.bindparam("owner"), table.c.source == sa.bindparam("place")
+    )
     for table in (refused, left_out)
 ]
 
@@ -193,11 +205,21 @@ class Ingest:
         except KBError as error:
             return error
         item.ready = None
-        inner = [self._inside(item, item.outcome.document_id, file) for file in extracted.attachments]
+        inner = [
+            self._inside(item, item.outcome.document_id, file) for file in extracted.attachments
+        ]
         outcomes = self.add(inner)
         inside = tuple(_told(*pair) for pair in zip(inner, outcomes, strict=True))
-        refused = [file.source for file, outcome in zip(inner, outcomes, strict=True) if isinstance(outcome, KBError)]
-        self._remember_finished(item, [source for source in refused if source], all_read=not NOT_READ & extracted.metadata.keys())
+        refused = [
+            file.source
+            for file, outcome in zip(inner, outcomes, strict=True)
+            if isinstance(outcome, KBError)
+        ]
+        self._remember_finished(
+            item,
+            [source for source in refused if source],
+            all_read=not NOT_READ & extracted.metadata.keys(),
+        )
         return item.outcome._replace(attachments=inside)
 
     def _inside(self, item: _Item, parent_id: int, file: Attachment) -> Incoming:
@@ -205,10 +227,16 @@ class Ingest:
         path = f"{outer.path}/{file.name}"
         source = f"{outer.source}{INSIDE}{file.name}" if outer.source else None
         metadata = {"parent_id": parent_id, "parent_path": outer.path}
-        kept = {"tags": outer.fields.tags, "doc_type": outer.fields.doc_type, "trust": outer.fields.trust}
+        kept = {
+            "tags": outer.fields.tags,
+            "doc_type": outer.fields.doc_type,
+            "trust": outer.fields.trust,
+        }
         fields = FileFields(**kept, path=path, source=source, metadata=metadata)
         name = PurePosixPath(file.name).name
-        return Incoming(file.data, name, fields, outer.actor, now(), depth=outer.depth + 1, reading=item.reading)
+        return Incoming(
+            file.data, name, fields, outer.actor, now(), depth=outer.depth + 1, reading=item.reading
+        )
 
     # Before the write
 
@@ -217,7 +245,11 @@ class Ingest:
 
         def missing(tx: Tx) -> tuple[list[tuple[_Item, set[str]]], list[_Item]]:
             known = [(item, self._known(tx, item.incoming)) for item in items]
-            wanted = [(item, self._hashes(tx, found.changed)) for item, found in known if not found.unchanged]
+            wanted = [
+                (item, self._hashes(tx, found.changed))
+                for item, found in known
+                if not found.unchanged
+            ]
             return wanted, [item for item, found in known if found.unchanged]
 
         wanted, there = self._store.look(items[0].incoming.actor.organization_id, missing)
@@ -245,21 +277,34 @@ class Ingest:
                 # A document that also came from elsewhere stays: a change in one place must not change the other.
                 # No other source of a missing document exists.
                 here = {"owner": owner, "document": row.document_id, "place": incoming.source}
-                missing = tx.execute(_IS_MISSING, {"document": row.document_id}).scalar() is not None
+                missing = (
+                    tx.execute(_IS_MISSING, {"document": row.document_id}).scalar() is not None
+                )
                 if missing or tx.execute(_ELSEWHERE, here).first() is None:
                     return Known(None, row.document_id, *before)
-        return self._same(tx, tx.execute(_OF_CONTENT, {"owner": owner, "digest": digest}).scalar(), before)
+        return self._same(
+            tx, tx.execute(_OF_CONTENT, {"owner": owner, "digest": digest}).scalar(), before
+        )
 
-    def _same(self, tx: Tx, document_id: int | None, before: tuple[str | None, int | None]) -> Known:
+    def _same(
+        self, tx: Tx, document_id: int | None, before: tuple[str | None, int | None]
+    ) -> Known:
         """A document with this content. One with a damaged chunk is read again."""
-        if document_id is not None and tx.execute(_HURT, {"document": document_id}).first() is not None:
+        if (
+            document_id is not None
+            and tx.execute(_HURT, {"document": document_id}).first() is not None
+        ):
             return Known(None, document_id, *before)
         return Known(document_id, None, *before)
 
     def _hashes(self, tx: Tx, document_id: int | None) -> set[str]:
         if document_id is None:
             return set()
-        return set(tx.connection.scalars(sa.select(chunks.c.content_hash).where(chunks.c.document_id == document_id)))
+        return set(
+            tx.connection.scalars(
+                sa.select(chunks.c.content_hash).where(chunks.c.document_id == document_id)
+            )
+        )
 
     # The write
 
@@ -276,7 +321,11 @@ class Ingest:
                     # What it had in common with another document is gone meanwhile.
                     self._prepare([item])
                     self._write([item])
-                if item.outcome and item.outcome.status in ("unchanged", "updated") and item.incoming.fields.tags:
+                if (
+                    item.outcome
+                    and item.outcome.status in ("unchanged", "updated")
+                    and item.incoming.fields.tags
+                ):
                     self._add_tags(item, item.outcome)
         finally:
             for item in items:
@@ -288,15 +337,21 @@ class Ingest:
     def _add_tags(self, item: _Item, outcome: Outcome) -> None:
         """Give a document that is there the tags that it lacks: a change like any other, which a guard may refuse."""
         actor = item.incoming.actor
-        here = sa.select(document_tags.c.tag).where(document_tags.c.document_id == outcome.document_id)
+        here = sa.select(document_tags.c.tag).where(
+            document_tags.c.document_id == outcome.document_id
+        )
         there = self._store.look(actor.organization_id, lambda tx: set(tx.connection.scalars(here)))
         new = [tag for tag in dict.fromkeys(item.incoming.fields.tags) if tag not in there]
         if not new:
             return
-        result = self._mutation.run("tags", ChangeTags(add=new), documents.c.id == outcome.document_id, actor)
+        result = self._mutation.run(
+            "tags", ChangeTags(add=new), documents.c.id == outcome.document_id, actor
+        )
         if result.failed or not result.matched:
             reason = result.errors[0]["error"] if result.errors else "the document is withheld"
-            item.error = MutationRefused(f"tags not added: {reason}", document_id=outcome.document_id)
+            item.error = MutationRefused(
+                f"tags not added: {reason}", document_id=outcome.document_id
+            )
         else:
             item.outcome = outcome._replace(tags_added=tuple(new))
 
@@ -324,7 +379,10 @@ class Ingest:
 
         def work(tx: Tx) -> list[int | None]:
             guarded = self._mutation.guards_additions
-            changed = [self._settle_guarded(tx, item) if guarded else self._settle_one(tx, item) for item in items]
+            changed = [
+                self._settle_guarded(tx, item) if guarded else self._settle_one(tx, item)
+                for item in items
+            ]
             added = [item for item in items if item.content]
             if not guarded:
                 self._fill(tx, added)
@@ -359,12 +417,18 @@ class Ingest:
         """Write one file, unless it changes a document that is there."""
         incoming, ready = item.incoming, item.ready
         item.outcome = item.content = None
-        item.holds_files = ready is not None and bool(ready.extracted.attachments or NOT_READ & ready.extracted.metadata.keys())
+        item.holds_files = ready is not None and bool(
+            ready.extracted.attachments or NOT_READ & ready.extracted.metadata.keys()
+        )
         if item.error:
             # A file without text that was found in a folder, or inside another, has not failed.
-            unasked = isinstance(item.error, LeftOut) and (incoming.source is not None or incoming.depth > 0)
+            unasked = isinstance(item.error, LeftOut) and (
+                incoming.source is not None or incoming.depth > 0
+            )
             if not unasked and (not incoming.queued or item.error.http_status < 500):
-                item.error.details["job_id"] = self._job(tx, item, status="failed", error=item.error.message)
+                item.error.details["job_id"] = self._job(
+                    tx, item, status="failed", error=item.error.message
+                )
             self._remember_unread(tx, item.incoming, item.error)
             return None
         known = self._known(tx, incoming)
@@ -376,8 +440,12 @@ class Ingest:
             if returned:
                 self._tell_returned(tx, item, known.unchanged)
             job_id = self._job(tx, item, status="duplicate", document_id=known.unchanged)
-            is_copy = known.source_document != known.unchanged and self._is_copy(tx, incoming, known.unchanged)
-            item.outcome = Outcome(known.unchanged, job_id, "unchanged", returned=returned, is_copy=is_copy)
+            is_copy = known.source_document != known.unchanged and self._is_copy(
+                tx, incoming, known.unchanged
+            )
+            item.outcome = Outcome(
+                known.unchanged, job_id, "unchanged", returned=returned, is_copy=is_copy
+            )
             if item.staged:
                 self._heal(tx, item)
         elif ready and not known.changed:
@@ -386,7 +454,11 @@ class Ingest:
 
     def _heal(self, tx: Tx, item: _Item) -> None:
         """Store the file again for all documents with this content, which may have lost the record of it."""
-        lost = (tx.owns(documents), documents.c.content_hash == item.incoming.content_hash, documents.c.file.is_(None))
+        lost = (
+            tx.owns(documents),
+            documents.c.content_hash == item.incoming.content_hash,
+            documents.c.file.is_(None),
+        )
         tx.execute(sa.update(documents).where(*lost).values(file=item.key))
         self._publish(tx, [item])
 
@@ -417,7 +489,12 @@ class Ingest:
         job = incoming.new_job()
         document_id = insert_empty(tx, values, tags, len(ready.pieces))
         item.content = Content(
-            document_id, ready.title, list(enumerate(_sourced(ready, values))), job, ready.vectors, ready.words
+            document_id,
+            ready.title,
+            list(enumerate(_sourced(ready, values))),
+            job,
+            ready.vectors,
+            ready.words,
         )
         job_id = self._job(tx, item, uuid=job, document_id=document_id)
         self._remember(tx, item, document_id, known, ready.title)
@@ -430,7 +507,9 @@ class Ingest:
                 changed = self._settle_one(tx, item)
                 if item.content:
                     self._fill(tx, [item])
-                    self._mutation.require_addition(tx, item.incoming.actor, item.content.document_id)
+                    self._mutation.require_addition(
+                        tx, item.incoming.actor, item.content.document_id
+                    )
                 return changed
         except MutationRefused as error:
             item.error = error
@@ -440,20 +519,26 @@ class Ingest:
         """What new documents have besides their rows, written for all of them together."""
         contents = [item.content for item in items if item.content]
         if contents:
-            insert_chunks(tx, contents, self._space(tx, any(content.vectors for content in contents)))
+            insert_chunks(
+                tx, contents, self._space(tx, any(content.vectors for content in contents))
+            )
 
     def _tell(self, tx: Tx, items: Sequence[_Item]) -> None:
         """Let plugins follow the new documents, then publish their files."""
         ids = [item.content.document_id for item in items if item.content]
         if ids:
             added = sa.select(documents.c.id).where(among(documents.c.id, ids))
-            self._plugins.documents_changed(Changes("added", items[0].incoming.actor, added, len(ids)), tx)
+            self._plugins.documents_changed(
+                Changes("added", items[0].incoming.actor, added, len(ids)), tx
+            )
             self._publish(tx, items)
 
     def _replace(self, document_id: int, item: _Item) -> None:
         operation = Replace(self, item)
         try:
-            result = self._mutation.run("replace", operation, documents.c.id == document_id, item.incoming.actor)
+            result = self._mutation.run(
+                "replace", operation, documents.c.id == document_id, item.incoming.actor
+            )
         except StoreUnusable as error:
             self._record(item, error)
             return
@@ -462,7 +547,9 @@ class Ingest:
             item.error = MutationRefused(f"not updated: {reason}", document_id=document_id)
             self._settle([item])
         else:
-            item.outcome = Outcome(document_id, operation.job_id, "updated", returned=operation.returned)
+            item.outcome = Outcome(
+                document_id, operation.job_id, "updated", returned=operation.returned
+            )
 
     def rewrite(self, tx: Tx, document_id: int, item: _Item) -> tuple[int, bool]:
         """Give a document new content, inside the mutation's transaction. What a person set, stays.
@@ -473,7 +560,9 @@ class Ingest:
         assert ready is not None
         extracted = ready.extracted
         old = tx.execute(
-            sa.select(documents.c.title, documents.c.metadata, documents.c.file).where(documents.c.id == document_id)
+            sa.select(documents.c.title, documents.c.metadata, documents.c.file).where(
+                documents.c.id == document_id
+            )
         ).one()
         known = self._known(tx, incoming)
         values: dict[str, Any] = {
@@ -481,18 +570,33 @@ class Ingest:
             "path": incoming.path,
             "media": extracted.media,
             "lang": ready.lang,
-            "metadata": {**_lasting(old.metadata), **extracted.metadata, **fields.metadata, **_source(fields)},
+            "metadata": {
+                **_lasting(old.metadata),
+                **extracted.metadata,
+                **fields.metadata,
+                **_source(fields),
+            },
             "content_hash": incoming.content_hash,
             "bytes": len(incoming.data),
             "file": item.key,
         }
         if old.file != item.key:
             release_files(tx, sa.select(documents.c.id).where(documents.c.id == document_id))
-        hurt = set(tx.connection.scalars(sa.select(damage.c.key).where(damage.c.document_id == document_id)))
+        hurt = set(
+            tx.connection.scalars(
+                sa.select(damage.c.key).where(damage.c.document_id == document_id)
+            )
+        )
         forget(tx, CHUNK, hurt)
         job = incoming.new_job()
         replace_content(
-            tx, document_id, values, _sourced(ready, values), job, ready.vectors, self._space(tx, bool(ready.vectors))
+            tx,
+            document_id,
+            values,
+            _sourced(ready, values),
+            job,
+            ready.vectors,
+            self._space(tx, bool(ready.vectors)),
         )
         job_id = self._job(tx, item, uuid=job, document_id=document_id)
         returned = revive(tx, document_id, incoming.source)
@@ -502,7 +606,9 @@ class Ingest:
 
     def _publish(self, tx: Tx, items: Sequence[_Item]) -> None:
         """Last, when nothing but the commit can fail any more."""
-        tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, {item.key for item in items})))
+        tx.execute(
+            sa.delete(file_removals).where(among(file_removals.c.key, {item.key for item in items}))
+        )
         forget(tx, FILE, {item.key for item in items})
         self._files.publish(*(item.staged for item in items if item.staged))
 
@@ -517,7 +623,14 @@ class Ingest:
         counts = {"matched": 1, "succeeded": 1 - failed, "failed": failed}
         named = incoming.path or incoming.fields.title
         return insert_job(
-            tx, incoming.actor, "ingest", status=status, filename=named, created_at=incoming.started, **counts, **values
+            tx,
+            incoming.actor,
+            "ingest",
+            status=status,
+            filename=named,
+            created_at=incoming.started,
+            **counts,
+            **values,
         )
 
     def _space(self, tx: Tx, has_vectors: bool) -> Space | None:
@@ -527,7 +640,9 @@ class Ingest:
             # Another model's vectors are here: the text is searchable at once, its vectors come with `kb reindex`.
             return None
 
-    def _remember(self, tx: Tx, item: _Item, document_id: int, known: Known, title: str | None = None) -> None:
+    def _remember(
+        self, tx: Tx, item: _Item, document_id: int, known: Known, title: str | None = None
+    ) -> None:
         """Note where the document came from, so that the file need not be read again while it does not change."""
         incoming = item.incoming
         if incoming.source is None:
@@ -537,7 +652,11 @@ class Ingest:
             if known.source_document != document_id:
                 take_path(tx, known.source_document)
         item.reading = incoming.reading or str(uuid.uuid4())
-        title = title or known.source_title or tx.scalar(sa.select(documents.c.title).where(documents.c.id == document_id))
+        title = (
+            title
+            or known.source_title
+            or tx.scalar(sa.select(documents.c.title).where(documents.c.id == document_id))
+        )
         row = {
             "organization_id": tx.organization_id,
             "source": incoming.source,
@@ -545,7 +664,9 @@ class Ingest:
             "path": incoming.path,
             "size": len(incoming.data),
             # Until the files inside it are there as well, whoever lists the folder is asked for it again.
-            "modified_ns": None if item.holds_files else getattr(incoming.fields, "modified_ns", None),
+            "modified_ns": None
+            if item.holds_files
+            else getattr(incoming.fields, "modified_ns", None),
             "content_hash": incoming.content_hash,
             "title": title,
             "reading": item.reading,
@@ -575,7 +696,10 @@ class Ingest:
         if isinstance(error, LeftOut):
             tx.execute(sa.insert(left_out), {**row, "kind": error.details["file_kind"]})
         else:
-            tx.execute(sa.insert(refused), {**row, "reason": error.message, "job_id": error.details["job_id"]})
+            tx.execute(
+                sa.insert(refused),
+                {**row, "reason": error.message, "job_id": error.details["job_id"]},
+            )
 
     def _remember_finished(self, item: _Item, refused: Sequence[str], *, all_read: bool) -> None:
         """Note that the files inside are there as well. Those that could not be read this time still count as there."""
@@ -583,13 +707,19 @@ class Ingest:
         if incoming.source is None:
             return
         with self._store.write(incoming.actor.organization_id) as tx:
-            here = (tx.owns(sources), sources.c.source == incoming.source, sources.c.reading == item.reading)
+            here = (
+                tx.owns(sources),
+                sources.c.source == incoming.source,
+                sources.c.reading == item.reading,
+            )
             if tx.scalar(sa.select(sources.c.source).where(*here)) is None:
                 # It was read again meanwhile; that reading says what it holds.
                 return
             inside = sources.c.source.startswith(incoming.source + INSIDE, autoescape=True)
             still_there = among(sources.c.source, refused) if all_read else inside
-            tx.execute(sa.update(sources).where(tx.owns(sources), still_there).values(reading=item.reading))
+            tx.execute(
+                sa.update(sources).where(tx.owns(sources), still_there).values(reading=item.reading)
+            )
             modified = getattr(incoming.fields, "modified_ns", None)
             if modified is not None:
                 tx.execute(sa.update(sources).where(*here).values(modified_ns=modified))
@@ -611,7 +741,9 @@ class Replace:
 
 def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
     """A document's metadata without what the last reading of its file said about that reading."""
-    return {name: value for name, value in metadata.items() if name not in (TRUNCATED, HOLDS, *NOT_READ)}
+    return {
+        name: value for name, value in metadata.items() if name not in (TRUNCATED, HOLDS, *NOT_READ)
+    }
 
 
 def _told(incoming: Incoming, outcome: Outcome | KBError) -> dict[str, Any]:
@@ -622,8 +754,18 @@ def _told(incoming: Incoming, outcome: Outcome | KBError) -> dict[str, Any]:
         # Not the file's fault: it is to be sent again.
         raise outcome
     if isinstance(outcome, LeftOut):
-        return {"path": incoming.path, "status": "left_out", "reason": outcome.message, "kind": outcome.details["file_kind"]}
-    return {"path": incoming.path, "status": "failed", "reason": outcome.message, "job_id": outcome.details.get("job_id")}
+        return {
+            "path": incoming.path,
+            "status": "left_out",
+            "reason": outcome.message,
+            "kind": outcome.details["file_kind"],
+        }
+    return {
+        "path": incoming.path,
+        "status": "failed",
+        "reason": outcome.message,
+        "job_id": outcome.details.get("job_id"),
+    }
 
 
 def _source(fields: NoteIn | FileFields) -> dict[str, str]:
@@ -632,5 +774,11 @@ def _source(fields: NoteIn | FileFields) -> dict[str, str]:
 
 def _sourced(ready: Ready, values: Mapping[str, Any]) -> list[ChunkText]:
     """The chunks, each with the source that its document has."""
-    source = {name: value for name in SOURCE if isinstance(value := values["metadata"].get(name), str)}
-    return [piece._replace(metadata={**piece.metadata, **source}) for piece in ready.pieces] if source else ready.pieces
+    source = {
+        name: value for name in SOURCE if isinstance(value := values["metadata"].get(name), str)
+    }
+    return (
+        [piece._replace(metadata={**piece.metadata, **source}) for piece in ready.pieces]
+        if source
+        else ready.pieces
+    )

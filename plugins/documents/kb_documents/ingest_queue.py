@@ -21,7 +21,14 @@ from kb_documents.models import FileFields, Job
 from kb_documents.prepare import Incoming, Queued
 from kb_documents.tables import ingest_queue
 from kb_framework.api import Actor
-from kb_framework.errors import Busy, FilesUnreachable, InternalError, KBError, PayloadTooLarge, StoreUnusable
+from kb_framework.errors import (
+    Busy,
+    FilesUnreachable,
+    InternalError,
+    KBError,
+    PayloadTooLarge,
+    StoreUnusable,
+)
 from kb_framework.files import Files
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
@@ -64,7 +71,14 @@ def settle(tx: Tx, queued: Queued, **values: Any) -> None:
 
 
 class IngestQueue:
-    def __init__(self, store: Store, files: Files, plugins: Plugins, ingest: Ingest, host_settings: HostSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        files: Files,
+        plugins: Plugins,
+        ingest: Ingest,
+        host_settings: HostSettings,
+    ) -> None:
         self._store = store
         self._plugins = plugins
         self._files = files
@@ -83,7 +97,15 @@ class IngestQueue:
         try:
             with self._store.write(actor.organization_id) as tx:
                 named = fields.path or filename
-                job_id = insert_job(tx, actor, "ingest", uuid=number, status="queued", filename=named, finished_at=None)
+                job_id = insert_job(
+                    tx,
+                    actor,
+                    "ingest",
+                    uuid=number,
+                    status="queued",
+                    filename=named,
+                    finished_at=None,
+                )
                 row = {
                     "id": number,
                     "job_id": job_id,
@@ -108,7 +130,9 @@ class IngestQueue:
         with self._store.read() as tx:
             return list(tx.connection.scalars(sa.select(ingest_queue.c.id)))
 
-    def run(self, stop: threading.Event, *, until_empty: bool = False) -> Iterator[tuple[Work, Outcome | KBError]]:
+    def run(
+        self, stop: threading.Event, *, until_empty: bool = False
+    ) -> Iterator[tuple[Work, Outcome | KBError]]:
         """Work until told to stop, or until nothing waits; what became of each file."""
         self._plugins.require_all_loaded()
         while not stop.is_set():
@@ -131,7 +155,13 @@ class IngestQueue:
     def _take(self) -> Work | None:
         """Take the oldest file that nobody has on lease."""
         free = sa.or_(ingest_queue.c.leased_until.is_(None), ingest_queue.c.leased_until < now())
-        oldest = sa.select(ingest_queue).where(free).order_by(ingest_queue.c.job_id).limit(1).with_for_update(skip_locked=True)
+        oldest = (
+            sa.select(ingest_queue)
+            .where(free)
+            .order_by(ingest_queue.c.job_id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
         lease = str(uuid.uuid4())
         with self._writing(lease) as tx:
             row = tx.execute(oldest).first()
@@ -143,7 +173,15 @@ class IngestQueue:
             tx.execute(sa.update(ingest_queue).where(here).values(taken))
             tx.execute(sa.update(jobs).where(jobs.c.id == row.job_id).values(status="running"))
         actor = Actor(**{**row.actor, "permissions": frozenset(row.actor["permissions"])})
-        return Work(queued, row.attempts + 1, row.filename, row.bytes, FileFields(**row.fields), actor, row.created_at)
+        return Work(
+            queued,
+            row.attempts + 1,
+            row.filename,
+            row.bytes,
+            FileFields(**row.fields),
+            actor,
+            row.created_at,
+        )
 
     def _do(self, work: Work) -> Outcome | KBError | None:
         ended = threading.Event()
@@ -166,12 +204,19 @@ class IngestQueue:
 
     def _ingested(self, work: Work) -> Outcome | KBError:
         if work.attempts > _ATTEMPTS:
-            return InternalError(f"given up after {_ATTEMPTS} attempts: whoever read this file did not live to tell")
+            return InternalError(
+                f"given up after {_ATTEMPTS} attempts: whoever read this file did not live to tell"
+            )
         try:
             data = b"".join(self._files.upload_parts(work.queued.uuid))
             if len(data) != work.bytes:
-                return FilesUnreachable(f"{len(data)} of {work.bytes} bytes are there", hint="is the storage of files there?")
-            incoming = Incoming(data, work.filename, work.fields, work.actor, work.created_at, queued=work.queued)
+                return FilesUnreachable(
+                    f"{len(data)} of {work.bytes} bytes are there",
+                    hint="is the storage of files there?",
+                )
+            incoming = Incoming(
+                data, work.filename, work.fields, work.actor, work.created_at, queued=work.queued
+            )
             (result,) = self._ingest.add([incoming])
         except KBError as error:
             return error
@@ -181,14 +226,20 @@ class IngestQueue:
         """End what the ingest left open: what it could not write, and what had more files inside."""
         queued = work.queued
         with self._store.write(work.actor.organization_id) as tx:
-            row = tx.execute(sa.select(ingest_queue.c.lease).where(ingest_queue.c.id == queued.uuid)).first()
+            row = tx.execute(
+                sa.select(ingest_queue.c.lease).where(ingest_queue.c.id == queued.uuid)
+            ).first()
             gone = row is None and isinstance(result, KBError) and result.http_status >= 500
             if gone or (row is not None and row.lease != queued.lease):
                 raise TakenOver
             if row is not None and isinstance(result, KBError):
                 if result.http_status >= 500 and work.attempts < _ATTEMPTS:
                     # Nobody's fault: after the lease it is tried again.
-                    tx.execute(sa.update(jobs).where(jobs.c.id == queued.job_id).values(status="queued", error=result.message))
+                    tx.execute(
+                        sa.update(jobs)
+                        .where(jobs.c.id == queued.job_id)
+                        .values(status="queued", error=result.message)
+                    )
                     return
                 settle(tx, queued, status="failed", error=result.message)
             elif row is not None and not isinstance(result, KBError):
@@ -209,4 +260,8 @@ class IngestQueue:
         return self._store.write(queue=f"worker {lease}")
 
     def _end(self) -> str:
-        return (datetime.now(UTC) + self._lease).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return (
+            (datetime.now(UTC) + self._lease)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )

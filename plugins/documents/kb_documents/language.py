@@ -20,7 +20,9 @@ _SAMPLE = 1_500
 _FEWEST_LETTERS = 24
 _FEWEST_WORDS = 6
 # The share of a script among the letters from which on it decides.
-_DECIDES = 10  # per cent: Japanese and Korean papers quote a lot of English, never the other way round
+_DECIDES = (
+    10  # per cent: Japanese and Korean papers quote a lot of English, never the other way round
+)
 _SCRIPTS = (
     ("kana", "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"),
     ("hangul", "\uac00-\ud7a3\u1100-\u11ff\u3130-\u318f"),
@@ -55,7 +57,14 @@ _LANGUAGE_OF = {
 }
 # Letters that only one language of a shared script has, in order; without any of them it is the last.
 _TELLING = {
-    "cyrillic": (("uk", "іїєґ"), ("be", "ў"), ("sr", "ђћџљњј"), ("ru", "ыэё"), ("bg", "ъ"), ("ru", "")),
+    "cyrillic": (
+        ("uk", "іїєґ"),
+        ("be", "ў"),
+        ("sr", "ђћџљњј"),
+        ("ru", "ыэё"),
+        ("bg", "ъ"),
+        ("ru", ""),
+    ),
     "arabic": (("ur", "ٹڈڑںےھ"), ("fa", "پچژگکی"), ("ar", "")),
 }
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -140,7 +149,9 @@ def _by_letters(sample: str, scripts: Counter[str], total: int) -> str | None:
         return _LANGUAGE_OF[script]
     lower = sample.lower()
     return next(
-        language for language, letters in _TELLING[script] if not letters or sum(map(lower.count, letters)) * 200 >= count
+        language
+        for language, letters in _TELLING[script]
+        if not letters or sum(map(lower.count, letters)) * 200 >= count
     )
 
 

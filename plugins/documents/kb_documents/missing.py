@@ -14,7 +14,9 @@ from kb_framework.validation import Body
 
 Condition = sa.ColumnElement[bool]
 # Beside the host's columns of `documents`, which do not have it.
-SINCE = sa.literal_column("documents.missing_since", followed.c.missing_since.type).label("missing_since")
+SINCE = sa.literal_column("documents.missing_since", followed.c.missing_since.type).label(
+    "missing_since"
+)
 _MISSING = followed.c.missing_since.is_not(None)
 
 
@@ -22,7 +24,9 @@ class MarkMissing(Body):
     """The mutation that makes documents missing."""
 
     def apply(self, tx: Tx, documents: sa.Select) -> None:
-        tx.execute(sa.update(followed).where(followed.c.id.in_(documents)).values(missing_since=now()))
+        tx.execute(
+            sa.update(followed).where(followed.c.id.in_(documents)).values(missing_since=now())
+        )
 
 
 def missing_ids(tx: Tx) -> sa.Select:
@@ -58,7 +62,10 @@ def narrow_retrieval(tx: Tx) -> Condition | None:
 
 
 def _any(tx: Tx) -> bool:
-    return tx.once("missing documents", lambda: tx.scalar(sa.select(sa.exists(missing_ids(tx))))) is True
+    return (
+        tx.once("missing documents", lambda: tx.scalar(sa.select(sa.exists(missing_ids(tx)))))
+        is True
+    )
 
 
 def revive(tx: Tx, document_id: int, source: str | None) -> bool:
@@ -71,6 +78,10 @@ def revive(tx: Tx, document_id: int, source: str | None) -> bool:
     if tx.scalar(sa.select(followed.c.missing_since).where(here)) is None:
         return False
     tx.execute(sa.update(followed).where(here).values(missing_since=None))
-    others = (tx.owns(sources), sources.c.document_id == document_id, sources.c.source != (source or ""))
+    others = (
+        tx.owns(sources),
+        sources.c.document_id == document_id,
+        sources.c.source != (source or ""),
+    )
     tx.execute(sa.delete(sources).where(*others))
     return True

@@ -56,8 +56,12 @@ class TagRename(Body):
 class TagMerge(Body):
     tags: Annotated[list[Tag], Field(min_length=1)]
     into: Tag
-    force: Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")] = False
-    preview: Annotated[bool, Field(description="Change nothing; say what would be changed.")] = False
+    force: Annotated[
+        bool, Field(description="Proceed although the safety threshold is exceeded.")
+    ] = False
+    preview: Annotated[bool, Field(description="Change nothing; say what would be changed.")] = (
+        False
+    )
 
 
 class DocumentPatch(Body):

@@ -27,7 +27,9 @@ class ChangeTags(Body):
     keeps_chunks: ClassVar[bool] = True
 
     add: Annotated[Tags | None, Field(description="Tags to add to every selected document.")] = None
-    remove: Annotated[Tags | None, Field(description="Tags to remove from every selected document.")] = None
+    remove: Annotated[
+        Tags | None, Field(description="Tags to remove from every selected document.")
+    ] = None
 
     @model_validator(mode="after")
     def _says_something(self) -> ChangeTags:
@@ -51,7 +53,9 @@ class SetTags(Body):
     keeps_chunks: ClassVar[bool] = True
 
     new_tags: Annotated[
-        Tags, Flag("--set"), Field(description="Tags that replace all tags of every selected document; [] removes all.")
+        Tags,
+        Flag("--set"),
+        Field(description="Tags that replace all tags of every selected document; [] removes all."),
     ]
 
     @model_validator(mode="before")

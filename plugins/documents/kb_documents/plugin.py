@@ -97,7 +97,11 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
             bulk=False,
         ),
         api.MutationKind(
-            "replace", "kb_documents.ingest:Replace", verb="replace", help="Give a document new content.", bulk=False
+            "replace",
+            "kb_documents.ingest:Replace",
+            verb="replace",
+            help="Give a document new content.",
+            bulk=False,
         ),
         api.MutationKind(
             "missing",
@@ -113,7 +117,11 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
     help = "Selects documents whose files vanished."
-    return [api.SelectionFilter("missing", "kb_documents.missing:is_missing", help=help, flag="--missing")]
+    return [
+        api.SelectionFilter(
+            "missing", "kb_documents.missing:is_missing", help=help, flag="--missing"
+        )
+    ]
 
 
 @hookimpl
@@ -122,12 +130,19 @@ def kb_export_tables() -> list[api.ExportTable]:
         api.ExportTable("document_sources", table="document_sources", key="source"),
         api.ExportTable("refused_sources", table="refused_sources", key="source"),
         api.ExportTable("left_out_sources", table="left_out_sources", key="source"),
-        api.ExportTable("synced_folders", table="synced_folders", key="root", adapt="kb_documents.synced_folders:of_any_machine"),
+        api.ExportTable(
+            "synced_folders",
+            table="synced_folders",
+            key="root",
+            adapt="kb_documents.synced_folders:of_any_machine",
+        ),
     ]
 
 
 @hookimpl
-def kb_narrow_selection(selection: api.Selection, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
+def kb_narrow_selection(
+    selection: api.Selection, purpose: str, tx: Tx
+) -> ColumnElement[bool] | None:
     from kb_documents.missing import narrow_selection
 
     return narrow_selection(selection.filters, purpose, tx)
@@ -183,10 +198,27 @@ def kb_commands() -> list[api.Command]:
 
     return [
         command("add", "add", "Add files and folders.", "folder_commands"),
-        command("sync", "sync", "Keep in step with a folder: add, update, remove what vanished.", "folder_commands"),
-        command("watch", "watch", "Stay in step with a folder while it changes.", "folder_commands"),
-        command("folders", "folders", "List the folders that kb sync keeps in step with.", "folder_commands"),
-        command("folders forget", "forget_folder", "Forget a synced folder; its documents stay.", "folder_commands"),
+        command(
+            "sync",
+            "sync",
+            "Keep in step with a folder: add, update, remove what vanished.",
+            "folder_commands",
+        ),
+        command(
+            "watch", "watch", "Stay in step with a folder while it changes.", "folder_commands"
+        ),
+        command(
+            "folders",
+            "folders",
+            "List the folders that kb sync keeps in step with.",
+            "folder_commands",
+        ),
+        command(
+            "folders forget",
+            "forget_folder",
+            "Forget a synced folder; its documents stay.",
+            "folder_commands",
+        ),
         command("note", "note", "Add a note."),
         command("list", "list_documents", "List documents."),
         command("show", "show", "Show a document, or its text."),
@@ -195,7 +227,9 @@ def kb_commands() -> list[api.Command]:
         command("tags", "tags", "List tags with their counts."),
         command("tags rename", "rename_tag", "Rename a tag everywhere."),
         command("tags merge", "merge_tags", "Merge tags into one."),
-        command("worker", "worker", "Read the files that were sent with queue=true.", "worker_commands"),
+        command(
+            "worker", "worker", "Read the files that were sent with queue=true.", "worker_commands"
+        ),
         command("jobs", "jobs", "List jobs: what was ingested or changed, and how it went."),
         command("jobs show", "show_job", "Show one job with its errors."),
     ]
@@ -203,10 +237,14 @@ def kb_commands() -> list[api.Command]:
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
-    def tool(name: str, function: str, title: str, profile: api.Profile, *, reads: bool = False) -> api.Tool:
+    def tool(
+        name: str, function: str, title: str, profile: api.Profile, *, reads: bool = False
+    ) -> api.Tool:
         permission = "documents.read" if reads else "documents.write"
         target = f"kb_documents.tools:{function}"
-        return api.Tool(name, target, title, profile, read_only=reads, idempotent=reads, permission=permission)
+        return api.Tool(
+            name, target, title, profile, read_only=reads, idempotent=reads, permission=permission
+        )
 
     return [
         tool("kb_addnote", "add_note", "Add a note", "write"),

@@ -107,7 +107,9 @@ class Preparation:
             for ready, (_, there) in zip(made, several, strict=True)
             if isinstance(ready, Ready)
         )
-        waiting = ((ready, digest, piece) for ready, pieces in new for digest, piece in pieces.items())
+        waiting = (
+            (ready, digest, piece) for ready, pieces in new for digest, piece in pieces.items()
+        )
         try:
             # Part by part: of a large file the texts that are embedded must not all be there at once.
             while part := list(islice(waiting, _AT_ONCE)):
@@ -123,7 +125,9 @@ class Preparation:
     def _cut(self, incoming: Incoming) -> Ready | KBError:
         limit, size = self._settings.max_file_bytes, len(incoming.data)
         if size > limit:
-            return PayloadTooLarge(f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)")
+            return PayloadTooLarge(
+                f"{incoming.filename} has {size} bytes; at most {limit} are allowed (KB_MAX_FILE_BYTES)"
+            )
         if incoming.depth and (kind := kind_inside(_name_inside(incoming), incoming.data)):
             return LeftOut(why_unread(kind), file_kind=kind)
         try:
@@ -131,7 +135,9 @@ class Preparation:
         except KBError as error:
             return error
         if extracted.attachments:
-            extracted = extracted._replace(metadata={**extracted.metadata, HOLDS: len(extracted.attachments)})
+            extracted = extracted._replace(
+                metadata={**extracted.metadata, HOLDS: len(extracted.attachments)}
+            )
         # Not where it was read: each of those processes would have a language model of its own.
         lang = incoming.fields.lang or detect_by(parts.sample)
         return Ready(extracted, parts.title, lang, parts.pieces, parts.words)
@@ -139,16 +145,22 @@ class Preparation:
     def _take_apart(self, incoming: Incoming) -> tuple[Extracted, Parts]:
         chunker = self._plugins.registry(Chunker).get(self._settings.chunker)
         if chunker is None:
-            raise ConfigInvalid(f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides")
+            raise ConfigInvalid(
+                f"KB_CHUNKER names {self._settings.chunker!r}, which no plugin provides"
+            )
         cutting = Cutting(chunker.target, incoming.fields.title, incoming.path)
         if not incoming.is_note:
-            return self._extraction.take_apart(incoming.data, incoming.filename, cutting, incoming.depth)
+            return self._extraction.take_apart(
+                incoming.data, incoming.filename, cutting, incoming.depth
+            )
         extracted = Extracted(incoming.data.decode(), media="markdown", markdown=True)
         return extracted._replace(text=""), take_apart(extracted, cutting)
 
     def _embed(self, part: Sequence[tuple[Ready, str, ChunkText]]) -> None:
         """Give chunks their vectors, in one call; none where there is no embedder."""
-        texts = [embedded_text(ready.title, piece.content, piece.metadata) for ready, _, piece in part]
+        texts = [
+            embedded_text(ready.title, piece.content, piece.metadata) for ready, _, piece in part
+        ]
         different = list(dict.fromkeys(texts))
         encoded = self._embedding.encode(different)
         if encoded:

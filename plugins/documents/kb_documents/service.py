@@ -31,7 +31,15 @@ from kb_documents.prepare import Incoming
 from kb_documents.source_models import Source, SourceList
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Selection
-from kb_framework.errors import Busy, Conflict, InvalidInput, KBError, MutationRefused, NotFound, StoreUnusable
+from kb_framework.errors import (
+    Busy,
+    Conflict,
+    InvalidInput,
+    KBError,
+    MutationRefused,
+    NotFound,
+    StoreUnusable,
+)
 from kb_framework.files import PART, Files
 from kb_framework.nesting import PROBLEM
 from kb_framework.paging import Page, PageMeta
@@ -82,7 +90,10 @@ class DocumentsService:
             self.remove_files()
         except (Busy, StoreUnusable) as error:
             # Whoever only wants to read must not be kept from it.
-            log.warning("the files of deleted documents could not be removed and will be tried again: %s", error.message)
+            log.warning(
+                "the files of deleted documents could not be removed and will be tried again: %s",
+                error.message,
+            )
 
     # In
 
@@ -96,7 +107,9 @@ class DocumentsService:
         """Keep a file for a worker, which makes a document of it."""
         return self._queue.put(data, filename, fields, actor)
 
-    def add_files(self, files: Iterable[tuple[bytes, str, dict[str, Any]]], actor: Actor) -> list[AddedItem]:
+    def add_files(
+        self, files: Iterable[tuple[bytes, str, dict[str, Any]]], actor: Actor
+    ) -> list[AddedItem]:
         """Add several files, written together; one that is refused is told alone. What is nobody's fault stops all."""
         read = [self._incoming(*file, actor) for file in files]
         outcomes = iter(self._ingest.add([item for item in read if isinstance(item, Incoming)]))
@@ -104,13 +117,19 @@ class DocumentsService:
         for result in results:
             if isinstance(result, KBError) and result.http_status >= 500:
                 raise result
-        added = iter(self._added([result for result in results if isinstance(result, Outcome)], actor))
+        added = iter(
+            self._added([result for result in results if isinstance(result, Outcome)], actor)
+        )
         return [
-            AddedItem(response=next(added)) if isinstance(result, Outcome) else AddedItem(error=result.flat())
+            AddedItem(response=next(added))
+            if isinstance(result, Outcome)
+            else AddedItem(error=result.flat())
             for result in results
         ]
 
-    def _incoming(self, data: bytes, filename: str, fields: dict[str, Any], actor: Actor) -> Incoming | KBError:
+    def _incoming(
+        self, data: bytes, filename: str, fields: dict[str, Any], actor: Actor
+    ) -> Incoming | KBError:
         try:
             return Incoming(data, filename, validate(FileFields, fields), actor, now())
         except InvalidInput as error:
@@ -152,7 +171,10 @@ class DocumentsService:
 
     def get(self, document_id: int, actor: Actor) -> Document:
         def documents_here(tx: Tx) -> list[Document]:
-            here = (documents.c.id == document_id, *self._visible(tx, actor, document_ids=[document_id]))
+            here = (
+                documents.c.id == document_id,
+                *self._visible(tx, actor, document_ids=[document_id]),
+            )
             return self._documents(tx, sa.select(documents).where(*here))
 
         found = self._store.look(actor.organization_id, documents_here)
@@ -173,7 +195,9 @@ class DocumentsService:
         """A page of documents; where nothing matches, also why."""
         column = sort.removeprefix("-")
         if column not in SORTS:
-            raise InvalidInput(f"sort: must be one of {', '.join(SORTS)}, with - for descending", field="sort")
+            raise InvalidInput(
+                f"sort: must be one of {', '.join(SORTS)}, with - for descending", field="sort"
+            )
         conditions = [has_all_tags(tags)] if tags else []
         if doc_type is not None:
             conditions.append(documents.c.doc_type == doc_type)
@@ -181,22 +205,46 @@ class DocumentsService:
             texts = (documents.c.title, documents.c.path, sources.c.path)
             in_title, in_path, in_source = (text.icontains(q, autoescape=True) for text in texts)
             # A copy is a source of the document, and its path is found too.
-            conditions.append(in_title | in_path | documents.c.id.in_(sa.select(sources.c.document_id).where(in_source)))
-        order = [documents.c[column].desc() if sort.startswith("-") else documents.c[column], documents.c.id]
+            conditions.append(
+                in_title
+                | in_path
+                | documents.c.id.in_(sa.select(sources.c.document_id).where(in_source))
+            )
+        order = [
+            documents.c[column].desc() if sort.startswith("-") else documents.c[column],
+            documents.c.id,
+        ]
         with self._store.read(actor.organization_id) as tx:
-            conditions += [is_missing(True), *self._visible(tx, actor, missing=True)] if missing else self._visible(tx, actor)
-            count = sa.select(sa.func.count()).select_from(documents).where(tx.owns(documents), *conditions)
+            conditions += (
+                [is_missing(True), *self._visible(tx, actor, missing=True)]
+                if missing
+                else self._visible(tx, actor)
+            )
+            count = (
+                sa.select(sa.func.count())
+                .select_from(documents)
+                .where(tx.owns(documents), *conditions)
+            )
             query = sa.select(documents).where(*conditions).order_by(*order)
             found, meta = self._documents(tx, page.cut(query)), page.meta(tx.scalar(count))
-            hint = None if meta.total else why_empty(tx, {"tags": tags, "doc_type": doc_type, "q": q})
+            hint = (
+                None if meta.total else why_empty(tx, {"tags": tags, "doc_type": doc_type, "q": q})
+            )
             return found, meta, hint
 
     def sources(self, document_id: int, actor: Actor) -> SourceList:
         """Where a document was read from; nothing for a note."""
         self.get(document_id, actor)
         with self._store.read(actor.organization_id) as tx:
-            query = sa.select(sources.c.source, sources.c.path).where(tx.owns(sources), sources.c.document_id == document_id)
-            return SourceList(data=[Source(source=row[0], path=row[1]) for row in tx.execute(query.order_by(sources.c.source))])
+            query = sa.select(sources.c.source, sources.c.path).where(
+                tx.owns(sources), sources.c.document_id == document_id
+            )
+            return SourceList(
+                data=[
+                    Source(source=row[0], path=row[1])
+                    for row in tx.execute(query.order_by(sources.c.source))
+                ]
+            )
 
     def chunks(self, document_id: int, actor: Actor) -> list[dict[str, Any]]:
         self.get(document_id, actor)
@@ -204,17 +252,27 @@ class DocumentsService:
             chunks.join(documents, documents.c.id == chunks.c.document_id)
         )
         with self._store.read(actor.organization_id) as tx:
-            here = (tx.owns(chunks), chunks.c.document_id == document_id, *readable(self._plugins, actor, tx))
+            here = (
+                tx.owns(chunks),
+                chunks.c.document_id == document_id,
+                *readable(self._plugins, actor, tx),
+            )
             return [dict(row) for row in tx.rows(query.where(*here).order_by(chunks.c.chunk_index))]
 
     def file(self, document_id: int, actor: Actor) -> StoredFile:
         """A document's stored file, and the name to offer it under."""
         with self._store.read(actor.organization_id) as tx:
             query = sa.select(documents.c.id, documents.c.title, documents.c.path, documents.c.file)
-            here = (tx.owns(documents), documents.c.id == document_id, *self._visible(tx, actor, document_ids=[document_id]))
+            here = (
+                tx.owns(documents),
+                documents.c.id == document_id,
+                *self._visible(tx, actor, document_ids=[document_id]),
+            )
             row = tx.execute(query.where(*here)).first()
         if row is None or row.file is None or self._files.size(row.file) is None:
-            raise NotFound(f"there is no stored file for document {document_id}", document_id=document_id)
+            raise NotFound(
+                f"there is no stored file for document {document_id}", document_id=document_id
+            )
         name = PurePosixPath(row.path).name if row.path else f"document-{document_id}.md"
         # A copy that was verified before the first byte is sent, so that a damaged file is an error with a status.
         copy = self._integrity.open_file(row.file, row._mapping)
@@ -230,9 +288,18 @@ class DocumentsService:
         rows = tx.rows(query.add_columns(SINCE).where(tx.owns(documents)))
         tags: dict[int, list[str]] = {row["id"]: [] for row in rows}
         links = sa.select(document_tags.c.document_id, document_tags.c.tag)
-        for number, tag in tx.execute(links.where(among(document_tags.c.document_id, list(tags))).order_by(document_tags.c.tag)):
+        for number, tag in tx.execute(
+            links.where(among(document_tags.c.document_id, list(tags))).order_by(
+                document_tags.c.tag
+            )
+        ):
             tags[number].append(tag)
-        return [Document.model_validate({**row, "metadata": _shown(row["metadata"]), "tags": tags[row["id"]]}) for row in rows]
+        return [
+            Document.model_validate(
+                {**row, "metadata": _shown(row["metadata"]), "tags": tags[row["id"]]}
+            )
+            for row in rows
+        ]
 
     # Changes: each is a plan of one for the host's pipeline
 
@@ -246,7 +313,9 @@ class DocumentsService:
     def update(self, document_id: int, patch: DocumentPatch, actor: Actor) -> Document:
         fields = patch.model_dump(exclude_none=True)
         if not fields:
-            raise InvalidInput("give at least one of title, doc_type, metadata, trust", field="body")
+            raise InvalidInput(
+                "give at least one of title, doc_type, metadata, trust", field="body"
+            )
         self._change_one("update", Update(**fields), document_id, actor)
         return self.get(document_id, actor)
 
@@ -262,7 +331,9 @@ class DocumentsService:
     def tags(self, actor: Actor, page: Page) -> tuple[list[dict[str, Any]], PageMeta]:
         count = sa.func.count()
         with self._store.read(actor.organization_id) as tx:
-            grouped = sa.select(document_tags.c.tag, count.label("count")).where(tx.owns(document_tags), not_missing(tx))
+            grouped = sa.select(document_tags.c.tag, count.label("count")).where(
+                tx.owns(document_tags), not_missing(tx)
+            )
             grouped = grouped.group_by(document_tags.c.tag)
             total = tx.scalar(sa.select(count).select_from(grouped.subquery()))
             rows = tx.rows(page.cut(grouped.order_by(count.desc(), document_tags.c.tag)))
@@ -272,7 +343,9 @@ class DocumentsService:
         """Rename a tag that has an unused name to go to. It can be renamed back, so the threshold does not apply."""
         return self._replace_tags([old], new, actor, force=True, promise=_Unused(old, new))
 
-    def merge_tags(self, tags: list[str], into: str, actor: Actor, *, force: bool = False) -> Changed:
+    def merge_tags(
+        self, tags: list[str], into: str, actor: Actor, *, force: bool = False
+    ) -> Changed:
         """Give every document that has one of the tags the one tag instead. Nothing tells them apart afterwards."""
         return self._replace_tags(tags, into, actor, force=force)
 
@@ -281,7 +354,9 @@ class DocumentsService:
         kind = self._mutation.kind("tags")
         with self._store.read(actor.organization_id) as tx:
             where, selection = _having(old), {"any_tags": old}
-            found = self._mutation.matching(tx, kind, [documents.c.id, documents.c.title], where, actor, selection)
+            found = self._mutation.matching(
+                tx, kind, [documents.c.id, documents.c.title], where, actor, selection
+            )
             matched = tx.scalar(sa.select(sa.func.count()).select_from(found.subquery()))
             share = self._mutation.share(tx, kind, matched, actor, selection)
             sample = tx.rows(found.order_by(documents.c.id).limit(_SAMPLE))
@@ -294,11 +369,25 @@ class DocumentsService:
             sample=[SampleTitle.model_validate(row) for row in sample],
         )
 
-    def _replace_tags(self, tags: list[str], into: str, actor: Actor, *, force: bool, promise: Promise | None = None) -> Changed:
+    def _replace_tags(
+        self,
+        tags: list[str],
+        into: str,
+        actor: Actor,
+        *,
+        force: bool,
+        promise: Promise | None = None,
+    ) -> Changed:
         old = _merged(tags, into)
         operation = ChangeTags(add=[into], remove=old)
         result = self._mutation.run(
-            "tags", operation, _having(old), actor, selection={"any_tags": old}, force=force, promise=promise or _Used(old)
+            "tags",
+            operation,
+            _having(old),
+            actor,
+            selection={"any_tags": old},
+            force=force,
+            promise=promise or _Used(old),
         )
         assert result.job_id is not None
         return Changed(
@@ -316,7 +405,11 @@ class DocumentsService:
     ) -> tuple[list[Job], PageMeta]:
         with self._store.read(actor.organization_id) as tx:
             found = select_jobs(tx).subquery()
-            conditions = [found.c[name] == value for name, value in (("job_type", job_type), ("status", status)) if value]
+            conditions = [
+                found.c[name] == value
+                for name, value in (("job_type", job_type), ("status", status))
+                if value
+            ]
             total = tx.scalar(sa.select(sa.func.count()).select_from(found).where(*conditions))
             query = sa.select(found).where(*conditions).order_by(found.c.id.desc())
             rows = tx.rows(page.cut(query))
@@ -342,7 +435,11 @@ class DocumentsService:
         for keys in _batches(waiting, _SWEEP):
             # Under the write lock: a file that is just being added again is either seen here or published after this.
             with self._store.write() as tx:
-                used = set(tx.connection.scalars(sa.select(documents.c.file).where(among(documents.c.file, keys))))
+                used = set(
+                    tx.connection.scalars(
+                        sa.select(documents.c.file).where(among(documents.c.file, keys))
+                    )
+                )
                 done = [*used, *self._removed([key for key in keys if key not in used])]
                 tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, done)))
 
@@ -354,7 +451,11 @@ class DocumentsService:
             return [key for key in keys if self._remove_file(key)]
         except StoreUnusable as error:
             # It is away as a whole: asking for each file would take long, and nobody else writes meanwhile.
-            log.warning("%s stored files could not be removed and will be tried again: %s", len(keys), error.message)
+            log.warning(
+                "%s stored files could not be removed and will be tried again: %s",
+                len(keys),
+                error.message,
+            )
             return []
         return keys
 
@@ -363,7 +464,9 @@ class DocumentsService:
             self._files.remove(key)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            log.warning("a stored file could not be removed and will be tried again: %s: %s", key, reason)
+            log.warning(
+                "a stored file could not be removed and will be tried again: %s: %s", key, reason
+            )
             return False
         return True
 
@@ -380,7 +483,9 @@ class _Used:
     def require_same(self, found: Fingerprint) -> None:
         if not found.matched:
             raise NotFound(
-                f"no document has the tag {self._tags[0]!r}" if len(self._tags) == 1 else "no document has any of the tags"
+                f"no document has the tag {self._tags[0]!r}"
+                if len(self._tags) == 1
+                else "no document has any of the tags"
             )
 
     def keep(self, tx: Tx, job_id: int) -> None:
@@ -395,9 +500,15 @@ class _Unused(_Used):
         self._new = new
 
     def earlier(self, tx: Tx) -> None:
-        query = sa.select(document_tags.c.tag).where(tx.owns(document_tags), document_tags.c.tag == self._new).limit(1)
+        query = (
+            sa.select(document_tags.c.tag)
+            .where(tx.owns(document_tags), document_tags.c.tag == self._new)
+            .limit(1)
+        )
         if tx.scalar(query) is not None:
-            raise Conflict(f"the tag {self._new!r} is in use", hint="merge the tags instead", field="new")
+            raise Conflict(
+                f"the tag {self._new!r} is in use", hint="merge the tags instead", field="new"
+            )
 
 
 def _merged(tags: list[str], into: str) -> list[str]:
@@ -408,7 +519,9 @@ def _merged(tags: list[str], into: str) -> list[str]:
 
 
 def _having(tags: list[str]) -> sa.ColumnElement[bool]:
-    return documents.c.id.in_(sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, tags)))
+    return documents.c.id.in_(
+        sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, tags))
+    )
 
 
 def _parts(file: IO[bytes]) -> Iterator[bytes]:
@@ -422,4 +535,8 @@ def _batches(items: list[str], size: int) -> Iterator[list[str]]:
 
 
 def _shown(metadata: Any) -> dict[str, Any]:
-    return metadata if isinstance(metadata, dict) else {PROBLEM: "this is not a JSON object, so it cannot be shown"}
+    return (
+        metadata
+        if isinstance(metadata, dict)
+        else {PROBLEM: "this is not a JSON object, so it cannot be shown"}
+    )

@@ -8,7 +8,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-HIDDEN, IGNORED, LINK, SPECIAL, JUNK, SECRET, DATA = "hidden", "ignored", "link", "special", "junk", "secret", "data"
+HIDDEN, IGNORED, LINK, SPECIAL, JUNK, SECRET, DATA = (
+    "hidden",
+    "ignored",
+    "link",
+    "special",
+    "junk",
+    "secret",
+    "data",
+)
 EMPTY = "empty"
 
 # Singular and plural of each reason and of each kind of file without text.
@@ -36,7 +44,9 @@ _JUNK_FOLDERS = frozenset(
         "lost+found", "$RECYCLE.BIN", "System Volume Information",
     ]
 )  # fmt: skip
-_JUNK_FILES = re.compile(r"thumbs\.db|desktop\.ini|~\$.*|.*\.(?:pyc|pyo|crdownload|part|swp)", re.IGNORECASE)
+_JUNK_FILES = re.compile(
+    r"thumbs\.db|desktop\.ini|~\$.*|.*\.(?:pyc|pyo|crdownload|part|swp)", re.IGNORECASE
+)
 # A folder that holds one of these is a virtual environment or a cache.
 _JUNK_MARKS = ("pyvenv.cfg", "conda-meta")
 _CACHE_MARK = "CACHEDIR.TAG"
@@ -60,7 +70,9 @@ _KEY_START = re.compile(
 )
 # What `openssl pkcs12` and `age-keygen` write above a key.
 _KEY_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:Bag Attributes|# created: )")
-_KEY_LINE = re.compile(rb"^(?:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|AGE-SECRET-KEY-1)", re.MULTILINE)
+_KEY_LINE = re.compile(
+    rb"^(?:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|AGE-SECRET-KEY-1)", re.MULTILINE
+)
 # The key of a service account.
 _KEY_JSON = re.compile(rb"\"private_key\"\s{0,9}:\s{0,9}\"-----BEGIN ")
 _KEY_SUFFIXES = (".pem", ".key", ".crt", ".cer", ".asc")
@@ -76,7 +88,9 @@ _KINDS = {
     "database": "sqlite sqlite3 mdb accdb dbf",
     "binary": "iso vmdk vdi qcow2 vhd vhdx dmg npy npz parquet safetensors onnx gguf",
 }
-_KIND_BY_SUFFIX = {f".{suffix}": kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+_KIND_BY_SUFFIX = {
+    f".{suffix}": kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()
+}
 
 
 def is_junk_folder(name: str, place: str, names: Collection[str]) -> bool:
@@ -139,7 +153,11 @@ def has_no_text(name: str) -> bool:
 def why_unread(kind: str) -> str:
     if kind in (SECRET, JUNK):
         return f"it is among {_WORDS[kind][1]}"
-    return "the file is empty" if kind == EMPTY else f"nothing here reads {_WORDS.get(kind, (kind, kind))[1]}"
+    return (
+        "the file is empty"
+        if kind == EMPTY
+        else f"nothing here reads {_WORDS.get(kind, (kind, kind))[1]}"
+    )
 
 
 def counted(left_out: Mapping[str, Sequence[str]]) -> str:

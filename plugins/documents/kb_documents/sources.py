@@ -57,12 +57,24 @@ _EXPIRE_SECONDS = 3600.0
 _READING = 2
 # Pairs of folders that are looked at where folders seem to have moved.
 _MOVES = 50
-_LIMITS = ("max_file_bytes", "max_text_chars", "max_archive_files", "extract_timeout", "extract_memory_bytes", "chunker")
+_LIMITS = (
+    "max_file_bytes",
+    "max_text_chars",
+    "max_archive_files",
+    "extract_timeout",
+    "extract_memory_bytes",
+    "chunker",
+)
 
 
 class SourcesService:
     def __init__(
-        self, store: Store, mutation: Mutation, plugins: Plugins, host_settings: HostSettings, settings: DocumentsSettings
+        self,
+        store: Store,
+        mutation: Mutation,
+        plugins: Plugins,
+        host_settings: HostSettings,
+        settings: DocumentsSettings,
     ) -> None:
         self._store = store
         self._mutation = mutation
@@ -87,7 +99,9 @@ class SourcesService:
                 known.pop(source, None)
             before = {} if listed.retry or listed.checksum else self._refused(tx, names)
             without_text = {} if listed.retry or listed.checksum else self._left_out(tx, names)
-            about_folder: dict[str, Any] = {} if listed.root is None else self._about_folder(tx, listed, listed.root, names)
+            about_folder: dict[str, Any] = (
+                {} if listed.root is None else self._about_folder(tx, listed, listed.root, names)
+            )
         wanted, again, skipped = [], [], []
         for place, file in enumerate(listed.files):
             if not listed.checksum and file.source in known and _is_same(file, known[file.source]):
@@ -106,50 +120,89 @@ class SourcesService:
             refused=again,
             left_out=skipped,
             reads=sorted(
-                {name for item in self._plugins.registry(Extractor) for name in (item.media, *item.suffixes) if has_no_text(name)}
+                {
+                    name
+                    for item in self._plugins.registry(Extractor)
+                    for name in (item.media, *item.suffixes)
+                    if has_no_text(name)
+                }
             ),
             **{"vanished": [], **about_folder},
         )
 
-    def _about_folder(self, tx: Tx, listed: SourcesIn, root: str, names: set[str]) -> dict[str, Any]:
+    def _about_folder(
+        self, tx: Tx, listed: SourcesIn, root: str, names: set[str]
+    ) -> dict[str, Any]:
         return {
             "moved": self._moved(tx, listed, root, names),
             "vanished": self._vanished(tx, root, names),
             "elsewhere": self._elsewhere(tx, root, names) if listed.elsewhere else [],
-            "expired": tx.scalar(sa.select(sa.func.count()).select_from(self._due(tx.organization_id).subquery())),
+            "expired": tx.scalar(
+                sa.select(sa.func.count()).select_from(self._due(tx.organization_id).subquery())
+            ),
         }
 
     def _moved(self, tx: Tx, listed: SourcesIn, root: str, names: set[str]) -> list[MovedFolder]:
         """Folders of the listing that hold at least half of the files which came from another folder."""
         here = (tx.owns(sources), among(sources.c.source, names))
         known = set(tx.connection.scalars(sa.select(sources.c.source).where(*here)))
-        new = [(file.source, file.size, file.modified_ns) for file in listed.files if file.source not in known]
+        new = [
+            (file.source, file.size, file.modified_ns)
+            for file in listed.files
+            if file.source not in known
+        ]
         if not new:
             return []
         inside = sources.c.source.contains(INSIDE, autoescape=True)
         columns = (sources.c.source, sources.c.size, sources.c.modified_ns)
-        like = sa.select(*columns).where(tx.owns(sources), ~inside, among(sources.c.size, {size for _, size, _ in new}))
-        absent = [(source, size, modified) for source, size, modified in tx.execute(like) if source not in names]
+        like = sa.select(*columns).where(
+            tx.owns(sources), ~inside, among(sources.c.size, {size for _, size, _ in new})
+        )
+        absent = [
+            (source, size, modified)
+            for source, size, modified in tx.execute(like)
+            if source not in names
+        ]
         found = []
         for old, place, files in possible_moves(new, absent, root)[:_MOVES]:
-            below = (tx.owns(sources), ~inside, sources.c.source.startswith(old + "/", autoescape=True))
-            if files * 2 >= tx.scalar(sa.select(sa.func.count()).select_from(sources).where(*below)):
+            below = (
+                tx.owns(sources),
+                ~inside,
+                sources.c.source.startswith(old + "/", autoescape=True),
+            )
+            if files * 2 >= tx.scalar(
+                sa.select(sa.func.count()).select_from(sources).where(*below)
+            ):
                 found.append(MovedFolder(old=old, new=place))
         return found
 
     def _elsewhere(self, tx: Tx, root: str, names: set[str]) -> list[VanishedSource]:
         """Further sources, outside the folder, of the documents that the listed files are sources of."""
-        own = sa.select(sources.c.document_id).where(tx.owns(sources), among(sources.c.source, names))
+        own = sa.select(sources.c.document_id).where(
+            tx.owns(sources), among(sources.c.source, names)
+        )
         columns = (sources.c.source, sources.c.document_id, sources.c.reading)
         outside = ~sources.c.source.startswith(root.rstrip("/") + "/", autoescape=True)
-        rows = tx.execute(sa.select(*columns).where(tx.owns(sources), outside, sources.c.document_id.in_(own)))
-        return [VanishedSource(source=row.source, document_id=row.document_id, reading=row.reading) for row in rows]
+        rows = tx.execute(
+            sa.select(*columns).where(tx.owns(sources), outside, sources.c.document_id.in_(own))
+        )
+        return [
+            VanishedSource(source=row.source, document_id=row.document_id, reading=row.reading)
+            for row in rows
+        ]
 
     def _refused(self, tx: Tx, names: set[str]) -> dict[tuple[str, int, int], dict[str, Any]]:
         """Return what could not be read before by the same readers, with the reason; by source, size and time of change."""
-        same = (tx.owns(refused), refused.c.readers == readers(self._plugins, self._settings), among(refused.c.source, names))
+        same = (
+            tx.owns(refused),
+            refused.c.readers == readers(self._plugins, self._settings),
+            among(refused.c.source, names),
+        )
         rows = tx.execute(sa.select(refused).where(*same))
-        return {(row.source, row.size, row.modified_ns): {"reason": row.reason, "job_id": row.job_id} for row in rows}
+        return {
+            (row.source, row.size, row.modified_ns): {"reason": row.reason, "job_id": row.job_id}
+            for row in rows
+        }
 
     def _is_found(self, tx: Tx) -> sa.ColumnElement[bool]:
         return sources.c.document_id.not_in(missing_ids(tx))
@@ -158,18 +211,29 @@ class SourcesService:
         """The sources of documents that are not missing, below a folder."""
         below = root.rstrip("/") + "/"
         return sa.select(*columns).where(
-            tx.owns(sources), sources.c.source.startswith(below, autoescape=True), self._is_found(tx)
+            tx.owns(sources),
+            sources.c.source.startswith(below, autoescape=True),
+            self._is_found(tx),
         )
 
     def _left_out(self, tx: Tx, names: set[str]) -> dict[tuple[str, int, int], str]:
         """The kinds of files that had no text for the present readers; by source, size and time of change."""
-        same = (tx.owns(left_out), left_out.c.readers == readers(self._plugins, self._settings), among(left_out.c.source, names))
+        same = (
+            tx.owns(left_out),
+            left_out.c.readers == readers(self._plugins, self._settings),
+            among(left_out.c.source, names),
+        )
         rows = tx.execute(sa.select(left_out).where(*same))
         return {(row.source, row.size, row.modified_ns): row.kind for row in rows}
 
     def _vanished(self, tx: Tx, root: str, present: set[str]) -> list[VanishedSource]:
         """Files that are gone, and files that an archive or a mail no longer holds."""
-        columns = (sources.c.source, sources.c.document_id, sources.c.modified_ns, sources.c.reading)
+        columns = (
+            sources.c.source,
+            sources.c.document_id,
+            sources.c.modified_ns,
+            sources.c.reading,
+        )
         rows = tx.execute(self._below(tx, root, *columns).order_by(sources.c.source)).all()
         # An outer file has no time of change until all files inside it are there.
         read = {row.source: row.reading for row in rows if row.modified_ns is not None}
@@ -177,7 +241,11 @@ class SourcesService:
         for row in rows:
             outer, inside, _ = row.source.partition(INSIDE)
             if outer not in present or (inside and outer in read and row.reading != read[outer]):
-                found.append(VanishedSource(source=row.source, document_id=row.document_id, reading=row.reading))
+                found.append(
+                    VanishedSource(
+                        source=row.source, document_id=row.document_id, reading=row.reading
+                    )
+                )
         return found
 
     def forget(self, wanted: ForgetIn, actor: Actor) -> ForgetOut:
@@ -234,13 +302,19 @@ class SourcesService:
         """Refuse to mark too large a share of a folder, or all of it or of a sub-folder."""
         going = set(tx.connection.scalars(plan.documents))
         found: dict[str, set[int]] = {}
-        for source, document_id in tx.execute(self._below(tx, root, sources.c.source, sources.c.document_id)):
+        for source, document_id in tx.execute(
+            self._below(tx, root, sources.c.source, sources.c.document_id)
+        ):
             for folder in _folders_of(source.partition(INSIDE)[0], root):
                 found.setdefault(folder, set()).add(document_id)
         everything = found.pop(root.rstrip("/"), set())
         folder, share = root, self._share(going & everything, everything)
         if not share.exceeds and not everything <= going:
-            whole = [folder for folder, ids in found.items() if len(ids) >= _WHOLE_FOLDER and ids <= going]
+            whole = [
+                folder
+                for folder, ids in found.items()
+                if len(ids) >= _WHOLE_FOLDER and ids <= going
+            ]
             if not whole:
                 return
             # The outermost one.
@@ -262,7 +336,10 @@ class SourcesService:
     # Missing documents whose time is over
 
     def _due(self, organization_id: str) -> sa.Select:
-        until = moment((datetime.fromisoformat(now()) - timedelta(days=self._days)).isoformat(), "missing_since")
+        until = moment(
+            (datetime.fromisoformat(now()) - timedelta(days=self._days)).isoformat(),
+            "missing_since",
+        )
         mine = followed.c.organization_id == organization_id
         return sa.select(followed.c.id).where(mine, followed.c.missing_since <= until)
 
@@ -290,7 +367,9 @@ class SourcesService:
             # A guard objected. Ask it again when the time is over once more, not at every sync.
             with self._store.write(organization_id) as tx:
                 held = among(followed.c.id, [error["document_id"] for error in result.errors])
-                tx.execute(sa.update(followed).where(tx.owns(followed), held).values(missing_since=now()))
+                tx.execute(
+                    sa.update(followed).where(tx.owns(followed), held).values(missing_since=now())
+                )
         return result.succeeded
 
     def keep_expiring(self) -> None:
@@ -302,12 +381,16 @@ class SourcesService:
         while True:
             try:
                 with self._store.read() as tx:
-                    waiting = sa.select(followed.c.organization_id).where(followed.c.missing_since.is_not(None))
+                    waiting = sa.select(followed.c.organization_id).where(
+                        followed.c.missing_since.is_not(None)
+                    )
                     owners = list(tx.connection.scalars(waiting.distinct()))
                 for owner in owners:
                     self.expire_due(owner)
             except Exception as error:  # noqa: BLE001 - it is tried again
-                log.warning("missing documents could not be deleted and will be tried again: %s", error)
+                log.warning(
+                    "missing documents could not be deleted and will be tried again: %s", error
+                )
             if self._closed.wait(_EXPIRE_SECONDS):
                 return
 
@@ -352,7 +435,13 @@ def readers(plugins: Plugins, settings: HostSettings) -> str:
 
 def take_path(tx: Tx, document_id: int) -> None:
     """Know a document by a place where it still is, and by the file it is inside of there; a title made of its name follows."""
-    columns = (sources.c.source, sources.c.path, documents.c.title, documents.c.metadata, documents.c.path.label("former"))
+    columns = (
+        sources.c.source,
+        sources.c.path,
+        documents.c.title,
+        documents.c.metadata,
+        documents.c.path.label("former"),
+    )
     query = sa.select(*columns).join(documents, documents.c.id == sources.c.document_id)
     query = query.where(tx.owns(sources), sources.c.document_id == document_id)
     row = tx.execute(query.order_by(sources.c.source).limit(1)).first()
@@ -360,10 +449,20 @@ def take_path(tx: Tx, document_id: int) -> None:
         return
     values = {"path": row.path, "metadata": {**row.metadata, **_parent(tx, row.source)}}
     if "parent_id" in row.metadata and INSIDE not in row.source:
-        values["metadata"] = {name: value for name, value in row.metadata.items() if name not in _PARENT}
-    if row.former and row.path and row.title == PurePosixPath(row.former).name != PurePosixPath(row.path).name:
+        values["metadata"] = {
+            name: value for name, value in row.metadata.items() if name not in _PARENT
+        }
+    if (
+        row.former
+        and row.path
+        and row.title == PurePosixPath(row.former).name != PurePosixPath(row.path).name
+    ):
         values["title"] = PurePosixPath(row.path).name
-        mine = (tx.owns(sources), sources.c.document_id == document_id, sources.c.title == row.title)
+        mine = (
+            tx.owns(sources),
+            sources.c.document_id == document_id,
+            sources.c.title == row.title,
+        )
         tx.execute(sa.update(sources).where(*mine).values(title=values["title"]))
     touch(tx, sa.select(documents.c.id).where(documents.c.id == document_id), **values)
 
@@ -371,7 +470,9 @@ def take_path(tx: Tx, document_id: int) -> None:
 def _parent(tx: Tx, source: str) -> dict[str, Any]:
     """The document that a file is inside of, for its metadata; nothing where it is inside of none."""
     outer = sa.select(sources.c.document_id, sources.c.path)
-    found = tx.execute(outer.where(tx.owns(sources), sources.c.source == source.rpartition(INSIDE)[0])).first()
+    found = tx.execute(
+        outer.where(tx.owns(sources), sources.c.source == source.rpartition(INSIDE)[0])
+    ).first()
     return dict(zip(_PARENT, found, strict=True)) if found else {}
 
 

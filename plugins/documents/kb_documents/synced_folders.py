@@ -9,7 +9,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_documents.folders import INSIDE
-from kb_documents.source_models import FolderIn, FolderPage, FolderRoot, MoveIn, MoveOut, RecalledFolder, SyncedFolder
+from kb_documents.source_models import (
+    FolderIn,
+    FolderPage,
+    FolderRoot,
+    MoveIn,
+    MoveOut,
+    RecalledFolder,
+    SyncedFolder,
+)
 from kb_documents.sources import take_path
 from kb_documents.tables import sources, synced_folders
 from kb_framework.api import Actor
@@ -31,7 +39,9 @@ class SyncedFolders:
         with self._store.read(actor.organization_id) as tx:
             mine = tx.owns(synced_folders)
             total = tx.scalar(sa.select(sa.func.count()).select_from(synced_folders).where(mine))
-            rows = tx.rows(page.cut(sa.select(*_FIELDS).where(mine).order_by(synced_folders.c.root)))
+            rows = tx.rows(
+                page.cut(sa.select(*_FIELDS).where(mine).order_by(synced_folders.c.root))
+            )
         return FolderPage(data=[SyncedFolder(**row) for row in rows], meta=page.meta(total))
 
     def recall(self, wanted: FolderRoot, actor: Actor) -> RecalledFolder:
@@ -44,8 +54,16 @@ class SyncedFolders:
         with self._store.write(actor.organization_id) as tx:
             known = _find(tx, folder.root)
             if known is None:
-                row = {"tags": [], "include": [], "exclude": [], **given, "name": _free_name(tx, folder.root)}
-                tx.execute(sa.insert(synced_folders).values(organization_id=tx.organization_id, **row))
+                row = {
+                    "tags": [],
+                    "include": [],
+                    "exclude": [],
+                    **given,
+                    "name": _free_name(tx, folder.root),
+                }
+                tx.execute(
+                    sa.insert(synced_folders).values(organization_id=tx.organization_id, **row)
+                )
             else:
                 tx.execute(sa.update(synced_folders).where(_is(tx, folder.root)).values(**given))
             return SyncedFolder(**_find(tx, folder.root) or {})
@@ -65,25 +83,48 @@ class SyncedFolders:
             self._move_memory(tx, old, new)
             known = _find(tx, root)
             name = known["name"] if known else _free_name(tx, root, moved_from=old)
-            rows = tx.rows(sa.select(sources.c.source, sources.c.path, sources.c.document_id).where(_below(tx, old)))
+            rows = tx.rows(
+                sa.select(sources.c.source, sources.c.path, sources.c.document_id).where(
+                    _below(tx, old)
+                )
+            )
             targets = {row["source"]: new + row["source"][len(old) :] for row in rows}
             taken = set(
                 tx.connection.scalars(
-                    sa.select(sources.c.source).where(tx.owns(sources), among(sources.c.source, targets.values()))
+                    sa.select(sources.c.source).where(
+                        tx.owns(sources), among(sources.c.source, targets.values())
+                    )
                 )
             )
             moved = [
-                {"was": row["source"], "now": target, "number": row["document_id"], "before": row["path"]}
+                {
+                    "was": row["source"],
+                    "now": target,
+                    "number": row["document_id"],
+                    "before": row["path"],
+                }
                 | {"after": name + target[len(root) :].replace(INSIDE, "/")}
                 for row in rows
                 if (target := targets[row["source"]]) not in taken
             ]
             if not moved:
                 return MoveOut(moved=0)
-            to_source = sa.update(sources).where(tx.owns(sources), sources.c.source == sa.bindparam("was"))
-            tx.execute(to_source.values(source=sa.bindparam("now"), path=sa.bindparam("after")), moved)
-            shown = (documents.c.id == sa.bindparam("number"), documents.c.path == sa.bindparam("before"))
-            tx.execute(sa.update(documents).where(tx.owns(documents), *shown).values(path=sa.bindparam("after")), moved)
+            to_source = sa.update(sources).where(
+                tx.owns(sources), sources.c.source == sa.bindparam("was")
+            )
+            tx.execute(
+                to_source.values(source=sa.bindparam("now"), path=sa.bindparam("after")), moved
+            )
+            shown = (
+                documents.c.id == sa.bindparam("number"),
+                documents.c.path == sa.bindparam("before"),
+            )
+            tx.execute(
+                sa.update(documents)
+                .where(tx.owns(documents), *shown)
+                .values(path=sa.bindparam("after")),
+                moved,
+            )
             for row in moved:
                 if INSIDE in row["now"]:
                     # Its metadata names the path of the file that it is inside of.
@@ -128,9 +169,13 @@ def _free_name(tx: Tx, root: str, moved_from: str = "") -> str:
     for length in range(1, len(parts) + 1):
         name = "/".join(parts[-length:])
         remembered = sa.select(synced_folders.c.root).where(
-            tx.owns(synced_folders), synced_folders.c.name == name, synced_folders.c.root.not_in([root, moved_from])
+            tx.owns(synced_folders),
+            synced_folders.c.name == name,
+            synced_folders.c.root.not_in([root, moved_from]),
         )
-        used = sa.select(sources.c.source).where(tx.owns(sources), sources.c.path.startswith(name + "/", autoescape=True), ~own)
+        used = sa.select(sources.c.source).where(
+            tx.owns(sources), sources.c.path.startswith(name + "/", autoescape=True), ~own
+        )
         if tx.scalar(sa.select(sa.exists(remembered) | sa.exists(used))) is not True:
             return name
     return "/".join(parts)

@@ -46,7 +46,9 @@ def _sources(metadata: sa.MetaData, *more: sa.Column) -> sa.Table:
         metadata,
         sa.Column("organization_id", Uuid, nullable=False),
         sa.Column("source", sa.Text, nullable=False),
-        sa.Column("document_id", BigId, sa.ForeignKey(documents.c.id, ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "document_id", BigId, sa.ForeignKey(documents.c.id, ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("path", sa.Text, nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("modified_ns", sa.BigInteger),

@@ -21,12 +21,16 @@ def add_note(
     tags: Tags = None,
     doc_type: str | None = None,
     metadata: dict[str, Any] | None = None,
-    source_ref: Annotated[str | None, Field(description="Where it is from, such as an address; hits cite it.")] = None,
+    source_ref: Annotated[
+        str | None, Field(description="Where it is from, such as an address; hits cite it.")
+    ] = None,
     source_title: Annotated[str | None, Field(description="The title of the source.")] = None,
 ) -> dict[str, Any]:
     """Save a note as a new document, searchable at once."""
     source = {"source_ref": source_ref, "source_title": source_title}
-    return engine.add_note(text, title=title, tags=tags, doc_type=doc_type, metadata=metadata, **source)
+    return engine.add_note(
+        text, title=title, tags=tags, doc_type=doc_type, metadata=metadata, **source
+    )
 
 
 def upload_start(
@@ -43,7 +47,9 @@ def upload_start(
 def upload_append(
     engine: Engine,
     upload_id: str,
-    content: Annotated[str, Field(description="The next part: text, or base64 if `base64` is true.")],
+    content: Annotated[
+        str, Field(description="The next part: text, or base64 if `base64` is true.")
+    ],
     offset: Annotated[int, Field(description="How many bytes were received so far.")] = 0,
     base64: Annotated[bool, Field(description="For files that are not text.")] = False,
 ) -> dict[str, Any]:
@@ -75,15 +81,21 @@ def get_document(
 
 def list_documents(
     engine: Engine,
-    tags: Annotated[list[str] | None, Field(description="Only documents that have ALL of these tags.")] = None,
+    tags: Annotated[
+        list[str] | None, Field(description="Only documents that have ALL of these tags.")
+    ] = None,
     doc_type: str | None = None,
     q: Annotated[str | None, Field(description="Part of the title or path.")] = None,
-    missing: Annotated[bool, Field(description="Those whose files vanished from a synced folder.")] = False,
+    missing: Annotated[
+        bool, Field(description="Those whose files vanished from a synced folder.")
+    ] = False,
     page: int = 1,
     per_page: int = 20,
 ) -> dict[str, Any]:
     """List documents, a page at a time. To find text, search instead."""
-    return engine.list_documents(tags=tags, doc_type=doc_type, q=q, missing=missing or None, page=page, per_page=per_page)
+    return engine.list_documents(
+        tags=tags, doc_type=doc_type, q=q, missing=missing or None, page=page, per_page=per_page
+    )
 
 
 def tags(engine: Engine, page: int = 1, per_page: int = 100) -> dict[str, Any]:

@@ -23,7 +23,9 @@ _LIFETIME = timedelta(hours=1)
 class UploadsService:
     """An upload's parts are kept where files are, so that any engine finds them, until it is finished or too old."""
 
-    def __init__(self, store: Store, files: Files, documents: DocumentsService, host_settings: HostSettings) -> None:
+    def __init__(
+        self, store: Store, files: Files, documents: DocumentsService, host_settings: HostSettings
+    ) -> None:
         self._store = store
         self._documents = documents
         self._files = files
@@ -32,7 +34,11 @@ class UploadsService:
     def start(self, wanted: UploadIn, actor: Actor) -> Upload:
         self._forget_old()
         upload_id = str(uuid.uuid4())
-        expires = (datetime.now(UTC) + _LIFETIME).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        expires = (
+            (datetime.now(UTC) + _LIFETIME)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )
         with self._store.write(actor.organization_id) as tx:
             row = {
                 "id": upload_id,
@@ -43,19 +49,31 @@ class UploadsService:
                 "expires_at": expires,
             }
             tx.execute(sa.insert(uploads).values(row))
-        return Upload(upload_id=upload_id, received=0, max_bytes=self._max_bytes, expires_at=expires)
+        return Upload(
+            upload_id=upload_id, received=0, max_bytes=self._max_bytes, expires_at=expires
+        )
 
     def append(self, upload_id: str, offset: int, data: bytes, actor: Actor) -> Upload:
         """Add a part. `offset` is where it belongs, so that a repeated request cannot add it twice."""
         wanted, expires = self._find(upload_id, actor)
         received = self._received(upload_id)
         if offset != received:
-            raise InvalidInput(f"offset: {received} bytes have arrived, so the next part begins there", field="offset")
+            raise InvalidInput(
+                f"offset: {received} bytes have arrived, so the next part begins there",
+                field="offset",
+            )
         if received + len(data) > self._max_bytes:
-            raise PayloadTooLarge(f"{wanted.filename} is larger than {self._max_bytes} bytes (KB_MAX_FILE_BYTES)")
+            raise PayloadTooLarge(
+                f"{wanted.filename} is larger than {self._max_bytes} bytes (KB_MAX_FILE_BYTES)"
+            )
         if data:
             self._files.put_part(upload_id, offset, data)
-        return Upload(upload_id=upload_id, received=received + len(data), max_bytes=self._max_bytes, expires_at=expires)
+        return Upload(
+            upload_id=upload_id,
+            received=received + len(data),
+            max_bytes=self._max_bytes,
+            expires_at=expires,
+        )
 
     def finish(self, upload_id: str, actor: Actor) -> Added:
         wanted, _ = self._find(upload_id, actor)
@@ -77,21 +95,37 @@ class UploadsService:
         end = 0
         for offset, size in self._files.uploaded(upload_id):
             if offset != end:
-                raise InvalidInput(f"offset: two parts were sent for byte {min(offset, end)}; begin again", field="offset")
+                raise InvalidInput(
+                    f"offset: two parts were sent for byte {min(offset, end)}; begin again",
+                    field="offset",
+                )
             end += size
         return end
 
     def _find(self, upload_id: str, actor: Actor) -> tuple[UploadIn, str]:
         with self._store.read(actor.organization_id) as tx:
-            mine = (tx.owns(uploads), uploads.c.user_id == actor.user_id, uploads.c.expires_at > now())
-            row = tx.execute(sa.select(uploads.c.fields, uploads.c.expires_at).where(uploads.c.id == upload_id, *mine)).first()
+            mine = (
+                tx.owns(uploads),
+                uploads.c.user_id == actor.user_id,
+                uploads.c.expires_at > now(),
+            )
+            row = tx.execute(
+                sa.select(uploads.c.fields, uploads.c.expires_at).where(
+                    uploads.c.id == upload_id, *mine
+                )
+            ).first()
         if row is None:
-            raise NotFound(f"there is no upload {upload_id} under way", hint="start one; an upload lasts an hour")
+            raise NotFound(
+                f"there is no upload {upload_id} under way",
+                hint="start one; an upload lasts an hour",
+            )
         return UploadIn(**row.fields), row.expires_at
 
     def _forget_old(self) -> None:
         with self._store.read() as tx:
-            old = list(tx.connection.scalars(sa.select(uploads.c.id).where(uploads.c.expires_at <= now())))
+            old = list(
+                tx.connection.scalars(sa.select(uploads.c.id).where(uploads.c.expires_at <= now()))
+            )
         if old:
             self._forget(old)
 

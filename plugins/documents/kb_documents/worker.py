@@ -104,7 +104,9 @@ def _alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _answer(target: str, data: bytes, name: str, cutting: Cutting | None, memory: int, longest: int) -> tuple[str, Any]:
+def _answer(
+    target: str, data: bytes, name: str, cutting: Cutting | None, memory: int, longest: int
+) -> tuple[str, Any]:
     trouble = "error"
     try:
         function = resolve(target)

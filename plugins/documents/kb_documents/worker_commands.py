@@ -31,7 +31,10 @@ def worker(*, once: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -
     from kb_framework.app import open_kb
 
     if cli.bootstrap.engine_url:
-        raise ConfigInvalid("a worker works on the database itself, not through an engine", hint="unset KB_ENGINE_URL")
+        raise ConfigInvalid(
+            "a worker works on the database itself, not through an engine",
+            hint="unset KB_ENGINE_URL",
+        )
     kb = open_kb(cli.bootstrap, cli.plugins)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -42,7 +45,11 @@ def worker(*, once: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -
         for work, result in kb.services["ingest_queue"].run(stop, until_empty=once):
             bad = isinstance(result, KBError)
             failed += bad
-            told = result.message if isinstance(result, KBError) else f"document {result.document_id} {result.status}"
+            told = (
+                result.message
+                if isinstance(result, KBError)
+                else f"document {result.document_id} {result.status}"
+            )
             cli.say(f"kb: job {work.queued.job_id} {work.filename}: {told}")
     finally:
         kb.close()

@@ -62,23 +62,39 @@ class FilesCheck:
         with self._store.write() as tx:
             stored = self._files.keys()
             missing = [key for key in _wanted(tx) if key not in stored]
-            lost = tx.rows(sa.select(documents.c.id, documents.c.title).where(among(documents.c.file, missing)))
-            tx.execute(sa.update(documents).where(among(documents.c.file, missing)).values(file=None))
+            lost = tx.rows(
+                sa.select(documents.c.id, documents.c.title).where(among(documents.c.file, missing))
+            )
+            tx.execute(
+                sa.update(documents).where(among(documents.c.file, missing)).values(file=None)
+            )
             key = sa.func.substr(documents.c.content_hash, 1, 2) + "/" + documents.c.content_hash
-            back = tx.execute(sa.update(documents).where(documents.c.file.is_(None), among(key, list(stored))).values(file=key))
-            useless = file_removals.c.key.in_(sa.select(documents.c.file).where(documents.c.file.is_not(None)))
+            back = tx.execute(
+                sa.update(documents)
+                .where(documents.c.file.is_(None), among(key, list(stored)))
+                .values(file=key)
+            )
+            useless = file_removals.c.key.in_(
+                sa.select(documents.c.file).where(documents.c.file.is_not(None))
+            )
             tx.execute(sa.delete(file_removals).where(useless))
         if lost:
             names = ", ".join(f"{row['id']} ({row['title']})" for row in lost[:_LOST_NAMED])
             more = f" and {len(lost) - _LOST_NAMED} more" if len(lost) > _LOST_NAMED else ""
-            done.append(f"the stored files of {len(lost)} documents are gone, their text is still there: {names}{more}")
-        return done + ([f"{back.rowcount} documents have their stored file again"] if back.rowcount else [])
+            done.append(
+                f"the stored files of {len(lost)} documents are gone, their text is still there: {names}{more}"
+            )
+        return done + (
+            [f"{back.rowcount} documents have their stored file again"] if back.rowcount else []
+        )
 
     def _stored_files(self) -> list[str]:
         """Remove files of deleted documents, and set files aside that belong to no document."""
         done = []
         if self._files.is_pinned():
-            return ["stored files are left alone while somebody exports or backs up: repair again afterwards"]
+            return [
+                "stored files are left alone while somebody exports or backs up: repair again afterwards"
+            ]
         # Under the write lock, since a file is published inside the transaction that refers to it.
         with self._store.write() as tx:
             waiting = set(tx.connection.scalars(sa.select(file_removals.c.key)))
@@ -90,7 +106,11 @@ class FilesCheck:
             folder = self._files.set_aside(orphans) if orphans else None
         removed = len(waiting & stored)
         done += [f"removed {removed} files of deleted documents"] if removed else []
-        return done + ([f"{len(orphans)} stored files belong to no document: moved to {folder}"] if orphans else [])
+        return done + (
+            [f"{len(orphans)} stored files belong to no document: moved to {folder}"]
+            if orphans
+            else []
+        )
 
 
 class ContentCheck:
@@ -125,4 +145,8 @@ class ContentCheck:
 
 
 def _wanted(tx: Tx) -> list[str]:
-    return list(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
+    return list(
+        tx.connection.scalars(
+            sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()
+        )
+    )

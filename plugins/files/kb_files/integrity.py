@@ -66,14 +66,22 @@ class Integrity:
     def _check_files(self, deep: bool) -> Iterator[Progress]:
         stored = self._files.sizes()
         with self._store.read() as tx:
-            query = sa.select(documents.c.file, sa.func.max(documents.c.bytes)).where(documents.c.file.is_not(None))
-            wanted: dict[str, int] = {row[0]: row[1] for row in tx.execute(query.group_by(documents.c.file))}
+            query = sa.select(documents.c.file, sa.func.max(documents.c.bytes)).where(
+                documents.c.file.is_not(None)
+            )
+            wanted: dict[str, int] = {
+                row[0]: row[1] for row in tx.execute(query.group_by(documents.c.file))
+            }
             known = set(self._known(tx, FILE))
             after = self._position(tx, FILE)
         # A size that differs, and what was damaged before, is looked at in every check.
         due = {key for key, size in wanted.items() if stored.get(key) != size} | known
         ordered = sorted(wanted)
-        ordered = ordered if deep else [key for key in ordered if key > after] + [key for key in ordered if key <= after]
+        ordered = (
+            ordered
+            if deep
+            else [key for key in ordered if key > after] + [key for key in ordered if key <= after]
+        )
         read, last = 0, ""
         for key in ordered:
             if not deep and read >= _BYTES_PER_CHECK:
@@ -110,19 +118,39 @@ class Integrity:
             yield Progress("chunks", done, None)
         self._record(CHUNK, problems, seen, str(after), owners)
 
-    def _chunks(self, known: Collection[str], after: int, limit: int | None) -> Iterator[Sequence[Any]]:
+    def _chunks(
+        self, known: Collection[str], after: int, limit: int | None
+    ) -> Iterator[Sequence[Any]]:
         """Chunks that were damaged before, then those after a position."""
         # As bytes: damaged text may not be text any more. PostgreSQL checks that itself.
-        text = sa.cast(chunks.c.content, sa.LargeBinary) if self._store.engine.name == "sqlite" else chunks.c.content
-        query = sa.select(chunks.c.seq, chunks.c.id, chunks.c.document_id, text.label("content"), chunks.c.content_hash)
+        text = (
+            sa.cast(chunks.c.content, sa.LargeBinary)
+            if self._store.engine.name == "sqlite"
+            else chunks.c.content
+        )
+        query = sa.select(
+            chunks.c.seq,
+            chunks.c.id,
+            chunks.c.document_id,
+            text.label("content"),
+            chunks.c.content_hash,
+        )
         with self._store.read() as tx:
-            rows = tx.execute(query.where(among(chunks.c.id, list(known)), chunks.c.seq <= after)).all() if known else []
+            rows = (
+                tx.execute(
+                    query.where(among(chunks.c.id, list(known)), chunks.c.seq <= after)
+                ).all()
+                if known
+                else []
+            )
         if rows:
             yield rows
         read = 0
         while limit is None or read < limit:
             with self._store.read() as tx:
-                part = query.where(chunks.c.seq > after).order_by(chunks.c.seq).limit(_CHUNKS_AT_ONCE)
+                part = (
+                    query.where(chunks.c.seq > after).order_by(chunks.c.seq).limit(_CHUNKS_AT_ONCE)
+                )
                 rows = tx.execute(part).all()
             if not rows:
                 return
@@ -133,20 +161,30 @@ class Integrity:
     def damaged(self) -> list[tuple[str, str]]:
         """What is recorded as damaged and still belongs to a document: "files" or "chunks", and a sentence."""
         with self._store.read() as tx:
-            named = sa.select(damage.c.key, damage.c.problem, documents.c.id, documents.c.title, documents.c.path)
-            of_file = named.join(documents, documents.c.file == damage.c.key).where(damage.c.kind == FILE)
-            of_chunk = named.join(documents, documents.c.id == damage.c.document_id).where(damage.c.kind == CHUNK)
+            named = sa.select(
+                damage.c.key, damage.c.problem, documents.c.id, documents.c.title, documents.c.path
+            )
+            of_file = named.join(documents, documents.c.file == damage.c.key).where(
+                damage.c.kind == FILE
+            )
+            of_chunk = named.join(documents, documents.c.id == damage.c.document_id).where(
+                damage.c.kind == CHUNK
+            )
             files = tx.rows(of_file.order_by(documents.c.id))
             texts = tx.rows(of_chunk.order_by(documents.c.id))
-        return [("files", f"{file_damaged(row['key'], row, row['problem']).message}: {WHAT_TO_DO}") for row in files] + [
-            ("chunks", f"{chunk_damaged(row['key'], row)}: {WHAT_TO_DO}") for row in texts
-        ]
+        return [
+            ("files", f"{file_damaged(row['key'], row, row['problem']).message}: {WHAT_TO_DO}")
+            for row in files
+        ] + [("chunks", f"{chunk_damaged(row['key'], row)}: {WHAT_TO_DO}") for row in texts]
 
     def _known(self, tx: Tx, kind: str) -> list[str]:
         return list(tx.connection.scalars(sa.select(damage.c.key).where(damage.c.kind == kind)))
 
     def _position(self, tx: Tx, kind: str) -> str:
-        return tx.scalar(sa.select(check_positions.c.position).where(check_positions.c.kind == kind)) or ""
+        return (
+            tx.scalar(sa.select(check_positions.c.position).where(check_positions.c.kind == kind))
+            or ""
+        )
 
     def _record(
         self,
@@ -160,7 +198,13 @@ class Integrity:
         with contextlib.suppress(Busy, StoreUnusable), self._store.write() as tx:
             forget(tx, kind, checked)
             rows = [
-                {"kind": kind, "key": key, "document_id": (owners or {}).get(key), "problem": problem, "found_at": now()}
+                {
+                    "kind": kind,
+                    "key": key,
+                    "document_id": (owners or {}).get(key),
+                    "problem": problem,
+                    "found_at": now(),
+                }
                 for key, problem in problems.items()
             ]
             if rows:
@@ -172,7 +216,10 @@ class Integrity:
 
 def is_changed(content: str | bytes, content_hash: str) -> bool:
     """Whether the text of a chunk is not what it was when it was stored."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest() != content_hash
+    return (
+        hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+        != content_hash
+    )
 
 
 def forget(tx: Tx, kind: str, keys: Collection[str]) -> None:

@@ -220,7 +220,11 @@ class LocalFiles:
         return len(found)
 
     def keys(self) -> set[str]:
-        return {f"{path.parent.name}/{path.name}" for path in self.root.glob("??/*") if len(path.name) == 64}
+        return {
+            f"{path.parent.name}/{path.name}"
+            for path in self.root.glob("??/*")
+            if len(path.name) == 64
+        }
 
     def sizes(self) -> dict[str, int]:
         found = {}

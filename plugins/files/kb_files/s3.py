@@ -48,7 +48,9 @@ class S3Files:
         parsed = urlsplit(url)
         options = dict(parse_qsl(parsed.query, keep_blank_values=True))
         if parsed.username or parsed.password:
-            raise _refused("credentials do not belong in it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            raise _refused(
+                "credentials do not belong in it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
         if not parsed.hostname:
             raise _refused("it names no bucket")
         if unknown := options.keys() - set(_OPTIONS):
@@ -62,7 +64,8 @@ class S3Files:
             self._store = S3Store(
                 parsed.netloc,
                 prefix=parsed.path.strip("/") or None,
-                virtual_hosted_style_request=options.get("virtual_hosted", "false").lower() == "true",
+                virtual_hosted_style_request=options.get("virtual_hosted", "false").lower()
+                == "true",
                 client_options={
                     "allow_http": bool(endpoint and endpoint.startswith("http://")),
                     "connect_timeout": timedelta(seconds=5),
@@ -162,7 +165,12 @@ class S3Files:
         return any(not _is_old(found) for found in self._list(_PINNED))
 
     def remove_abandoned(self, waiting: Collection[str] = ()) -> None:
-        old = [found["path"] for place in (_STAGED, _PINNED, _UPLOADS) for found in self._list(place) if _is_old(found)]
+        old = [
+            found["path"]
+            for place in (_STAGED, _PINNED, _UPLOADS)
+            for found in self._list(place)
+            if _is_old(found)
+        ]
         old = [path for path in old if path.split("/")[1] not in waiting]
         if old:
             with _explained("removed"):
@@ -185,13 +193,18 @@ class S3Files:
         return set(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        return {found["path"].removeprefix(f"{_FILES}/"): found["size"] for found in self._list(_FILES)}
+        return {
+            found["path"].removeprefix(f"{_FILES}/"): found["size"] for found in self._list(_FILES)
+        }
 
     def put_part(self, upload_id: str, offset: int, data: bytes) -> None:
         self._put(f"{_UPLOADS}/{checked_upload(upload_id)}/{offset:020}", data)
 
     def uploaded(self, upload_id: str) -> list[tuple[int, int]]:
-        return sorted((int(found["path"].rsplit("/", 1)[1]), found["size"]) for found in self._upload(upload_id))
+        return sorted(
+            (int(found["path"].rsplit("/", 1)[1]), found["size"])
+            for found in self._upload(upload_id)
+        )
 
     def upload_parts(self, upload_id: str) -> Iterator[bytes]:
         for place in sorted(found["path"] for found in self._upload(upload_id)):
@@ -230,11 +243,20 @@ def _explained(what: str) -> Iterator[None]:
     except (BaseError, FileNotFoundError, PermissionError) as error:
         log.warning("files could not be %s: %s", what, _first_line(error))
         if isinstance(error, FileNotFoundError):
-            reason, hint = "there is no such bucket or file", "check the bucket that KB_FILES_URL names"
+            reason, hint = (
+                "there is no such bucket or file",
+                "check the bucket that KB_FILES_URL names",
+            )
         elif isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-            reason, hint = "it refuses these credentials", "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and what they may do"
+            reason, hint = (
+                "it refuses these credentials",
+                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and what they may do",
+            )
         else:
-            reason, hint = "it does not answer", "check the endpoint in KB_FILES_URL, then try again"
+            reason, hint = (
+                "it does not answer",
+                "check the endpoint in KB_FILES_URL, then try again",
+            )
         message = f"the file storage cannot be used: {reason}; nothing was changed"
         raise FilesUnreachable(message, hint=f"{hint}; the engine's log says more") from error
 

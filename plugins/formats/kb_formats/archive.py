@@ -26,7 +26,16 @@ from kb_framework.errors import ExtractionFailed
 MAX_DEPTH = 3
 _ARCHIVES = ("zip", "tar", "gzip", "bzip2", "xz")
 _BLOCK = 1 << 16
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, NotImplementedError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+)
 
 
 def _setting(name: str, default: int) -> int:
@@ -40,7 +49,9 @@ class _Unpacking:
     max_files: int = field(default_factory=lambda: _setting("KB_MAX_ARCHIVE_FILES", 10_000))
     max_file: int = field(default_factory=lambda: _setting("KB_MAX_FILE_BYTES", 100_000_000))
     # A part of the memory that reading may take: members are held, and then sent, at once.
-    memory: int = field(default_factory=lambda: _setting("KB_EXTRACT_MEMORY_BYTES", 2_000_000_000) // 6)
+    memory: int = field(
+        default_factory=lambda: _setting("KB_EXTRACT_MEMORY_BYTES", 2_000_000_000) // 6
+    )
     files: list[Attachment] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -63,7 +74,9 @@ class _Unpacking:
         return b"".join(blocks)
 
     def too_much(self) -> ExtractionFailed:
-        return ExtractionFailed(f"the archive expands to more than {self.max_total} bytes, which is refused (KB_MAX_FILE_BYTES)")
+        return ExtractionFailed(
+            f"the archive expands to more than {self.max_total} bytes, which is refused (KB_MAX_FILE_BYTES)"
+        )
 
     def add(self, name: str, data: bytes, depth: int) -> None:
         """Keep a member, or unpack it where it is an archive itself."""
@@ -89,7 +102,9 @@ class _Unpacking:
 
     def count(self, more: int) -> None:
         if len(self.files) + more > self.max_files:
-            raise ExtractionFailed(f"the archive holds more than {self.max_files} files (KB_MAX_ARCHIVE_FILES)")
+            raise ExtractionFailed(
+                f"the archive holds more than {self.max_files} files (KB_MAX_ARCHIVE_FILES)"
+            )
 
 
 def _zip(unpacking: _Unpacking, data: bytes, name: str, depth: int) -> None:
@@ -121,7 +136,9 @@ def _zip_names(members: list[zipfile.ZipInfo]) -> list[str]:
     """Names as their author saw them: those without a Unicode mark are in whatever encoding the author's system had."""
     names = [member.orig_filename for member in members]
     unmarked = [index for index, member in enumerate(members) if not member.flag_bits & 0x800]
-    raw = b"\n".join(names[index].replace("\n", " ").encode("cp437", errors="replace") for index in unmarked)
+    raw = b"\n".join(
+        names[index].replace("\n", " ").encode("cp437", errors="replace") for index in unmarked
+    )
     try:
         decoded = decode(raw).split("\n") if unmarked else []
     except ExtractionFailed:
@@ -149,7 +166,9 @@ def _tar(unpacking: _Unpacking, data: bytes, name: str, depth: int) -> None:
         unpacking.refused.append(f"{name}: damaged after the files listed above")
 
 
-def _compressed(opened: Callable[[IO[bytes]], IO[bytes]]) -> Callable[[_Unpacking, bytes, str, int], None]:
+def _compressed(
+    opened: Callable[[IO[bytes]], IO[bytes]],
+) -> Callable[[_Unpacking, bytes, str, int], None]:
     def unpack(unpacking: _Unpacking, data: bytes, name: str, depth: int) -> None:
         before = unpacking.total
         try:
@@ -197,16 +216,25 @@ def _unpacked(kind: str, data: bytes, name: str) -> Extracted:
     _UNPACK[kind](unpacking, data, short, 1)
     if not unpacking.files and not unpacking.refused and not unpacking.empty:
         raise ExtractionFailed("the archive is empty")
-    if unpacking.refused and not unpacking.files and all(reason.endswith("password-protected") for reason in unpacking.refused):
+    if (
+        unpacking.refused
+        and not unpacking.files
+        and all(reason.endswith("password-protected") for reason in unpacking.refused)
+    ):
         raise ExtractionFailed("the file is password-protected")
     if unpacking.refused and not unpacking.files:
-        raise ExtractionFailed(f"nothing in the archive can be read: {'; '.join(unpacking.refused[:3])}")
+        raise ExtractionFailed(
+            f"nothing in the archive can be read: {'; '.join(unpacking.refused[:3])}"
+        )
     unread = {"not_read": unpacking.refused, "empty_files": unpacking.empty}
     return Extracted(
         "\n".join(_listing(unpacking)),
         media="archive",
         title=short,
-        metadata={"files": len(unpacking.files), **{name: reasons[:100] for name, reasons in unread.items() if reasons}},
+        metadata={
+            "files": len(unpacking.files),
+            **{name: reasons[:100] for name, reasons in unread.items() if reasons},
+        },
         attachments=tuple(unpacking.files),
     )
 

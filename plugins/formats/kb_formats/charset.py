@@ -18,7 +18,11 @@ _MEANT = {
 def decode_markup(data: bytes) -> str:
     """HTML or XML, by its mark, by being UTF-8, by what it declares, else by the likeliest guess."""
     declared = _declared(data)
-    if declared and not data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")) and b"\x00" not in data[:1000]:
+    if (
+        declared
+        and not data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"))
+        and b"\x00" not in data[:1000]
+    ):
         # ISO-2022-JP and its relatives are ASCII bytes, so they are valid UTF-8 too.
         order = (declared, "utf-8") if declared.startswith("iso2022") else ("utf-8", declared)
         for encoding in order:

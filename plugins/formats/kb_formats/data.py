@@ -21,7 +21,11 @@ def csv_table(data: bytes, name: str) -> Extracted:
     media = "tsv" if tabs else "csv"
     delimiter = "\t" if tabs else _delimiter(text)
     try:
-        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if any(map(str.strip, row))]
+        rows = [
+            row
+            for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
+            if any(map(str.strip, row))
+        ]
     except csv.Error:
         return Extracted(text, media=media)
     width = max(map(len, rows), default=0)
@@ -29,7 +33,12 @@ def csv_table(data: bytes, name: str) -> Extracted:
         return Extracted(text, media=media)
     lines = [_row(row) for row in rows]
     lines.insert(1, "| " + " | ".join(["---"] * len(rows[0])) + " |")
-    return Extracted("\n".join(lines), media=media, markdown=True, metadata={"rows": len(rows) - 1, "columns": width})
+    return Extracted(
+        "\n".join(lines),
+        media=media,
+        markdown=True,
+        metadata={"rows": len(rows) - 1, "columns": width},
+    )
 
 
 def _delimiter(text: str) -> str:
@@ -38,7 +47,10 @@ def _delimiter(text: str) -> str:
     scores: dict[str, tuple[bool, int]] = {}
     for candidate in (",", ";", "\t", "|"):
         counts = [line.count(candidate) for line in lines]
-        scores[candidate] = (bool(counts) and min(counts) > 0 and min(counts) == max(counts), min(counts, default=0))
+        scores[candidate] = (
+            bool(counts) and min(counts) > 0 and min(counts) == max(counts),
+            min(counts, default=0),
+        )
     return max(scores, key=lambda candidate: scores[candidate])
 
 
@@ -58,7 +70,11 @@ def json_text(data: bytes, name: str) -> Extracted:
         return Extracted(text, media="json")
     title = value.get("title") or value.get("name") if isinstance(value, dict) else None
     pretty = json.dumps(value, ensure_ascii=False, indent=2)
-    return Extracted(pretty, media="json", title=title[:300] if isinstance(title, str) and title.strip() else None)
+    return Extracted(
+        pretty,
+        media="json",
+        title=title[:300] if isinstance(title, str) and title.strip() else None,
+    )
 
 
 def json_lines(data: bytes, name: str) -> Extracted:
@@ -77,14 +93,20 @@ def notebook(data: bytes, name: str) -> Extracted:
     text = decode(data)
     try:
         book = json.loads(text)
-        cells = book.get("cells") or [cell for sheet in book.get("worksheets", ()) for cell in sheet.get("cells", ())]
+        cells = book.get("cells") or [
+            cell for sheet in book.get("worksheets", ()) for cell in sheet.get("cells", ())
+        ]
         language = book.get("metadata", {}).get("kernelspec", {}).get("language") or "python"
         parts = [part for cell in cells for part in _cell(cell, str(language))]
     except (ValueError, AttributeError, TypeError, RecursionError):
         return Extracted(text, media="ipynb")
     content = "\n\n".join(part for part in parts if part.strip())
-    heading = next((line[2:].strip() for line in content.split("\n") if line.startswith("# ")), None)
-    return Extracted(content, media="ipynb", title=heading, markdown=True, metadata={"language": str(language)})
+    heading = next(
+        (line[2:].strip() for line in content.split("\n") if line.startswith("# ")), None
+    )
+    return Extracted(
+        content, media="ipynb", title=heading, markdown=True, metadata={"language": str(language)}
+    )
 
 
 def _cell(cell: dict[str, Any], language: str) -> list[str]:

@@ -10,8 +10,12 @@ from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed
 
 # Each part ends where the next of its kind begins, so that a thousand unclosed ones are not read a thousand times.
-_TITLE = re.compile(r"<title\b[^<>]*+>((?:(?!</?title\b).)*+)</title\s*+>", re.IGNORECASE | re.DOTALL)
-_INVISIBLE = re.compile(r"<(script|style|noscript|template)\b.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(
+    r"<title\b[^<>]*+>((?:(?!</?title\b).)*+)</title\s*+>", re.IGNORECASE | re.DOTALL
+)
+_INVISIBLE = re.compile(
+    r"<(script|style|noscript|template)\b.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
+)
 _TAG = re.compile(r"<[!?/]?[A-Za-z][^<>]*>")
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _DATA_IMAGE = re.compile(r"!\[([^\[\]]*+)\]\(data:(?:[^()]|\((?!data:))*+\)")
@@ -23,7 +27,11 @@ def html(data: bytes, name: str) -> Extracted:
     if not source.strip():
         raise ExtractionFailed("the file is empty")
     found = _TITLE.search(source)
-    title = " ".join(html_entities.unescape(without_tags(found.group(1), "")).split()) if found else None
+    title = (
+        " ".join(html_entities.unescape(without_tags(found.group(1), "")).split())
+        if found
+        else None
+    )
     text = to_markdown(source)
     if not text and title:
         text = f"# {title}"
@@ -47,7 +55,9 @@ def to_markdown(source: str) -> str:
 def without_tags(source: str, instead: str, tag: re.Pattern[str] = _TAG) -> str:
     """The text without comments and tags. A comment that is never closed is left as text."""
     parts, place = [], 0
-    while (start := source.find("<!--", place)) >= 0 and (end := source.find("-->", start + 4)) >= 0:
+    while (start := source.find("<!--", place)) >= 0 and (
+        end := source.find("-->", start + 4)
+    ) >= 0:
         parts.append(source[place:start])
         place = end + 3
     return instead.join(tag.sub(instead, part) for part in (*parts, source[place:]))

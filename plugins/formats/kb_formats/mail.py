@@ -52,7 +52,9 @@ def email(data: bytes, name: str) -> Extracted:
 def mbox(data: bytes, name: str) -> Extracted:
     """A mailbox: each message becomes a file of its own; a single one is read as the message that it is."""
     messages = [part.strip(b"\r\n") for part in _MBOX_SPLIT.split(data) if part.strip()]
-    messages = [part.partition(b"\n")[2] if part.startswith(b"From ") else part for part in messages]
+    messages = [
+        part.partition(b"\n")[2] if part.startswith(b"From ") else part for part in messages
+    ]
     messages = [re.sub(rb"(?m)^>(>*From )", rb"\1", part) for part in messages if part.strip()]
     if not messages:
         raise ExtractionFailed("the mailbox is empty")
@@ -61,9 +63,19 @@ def mbox(data: bytes, name: str) -> Extracted:
     lines: list[str] = []
     files: list[Attachment] = []
     for number, part in enumerate(messages, 1):
-        message = _parsed(part.partition(b"\n\n")[0] if b"\r\n\r\n" not in part else part.partition(b"\r\n\r\n")[0])
+        message = _parsed(
+            part.partition(b"\n\n")[0]
+            if b"\r\n\r\n" not in part
+            else part.partition(b"\r\n\r\n")[0]
+        )
         subject = _header(message, "Subject")
-        lines.append(" · ".join(value for header in ("Date", "From", "Subject") if (value := _header(message, header))))
+        lines.append(
+            " · ".join(
+                value
+                for header in ("Date", "From", "Subject")
+                if (value := _header(message, header))
+            )
+        )
         shown = (subject or "message").replace("/", " ")[:80].strip()
         files.append(Attachment(safe_name(f"{number:05} {shown}.eml", f"{number:05}.eml"), part))
     listing = "\n".join(f"- {line}" for line in lines if line)
@@ -85,7 +97,14 @@ def msg(data: bytes, name: str) -> Extracted:
     _, metadata = described(result.metadata)
     subject = str(result.metadata.get("subject") or "").strip()
     files = tuple(_outlook_attachments(data))
-    return Extracted(text, media="email", title=subject or None, metadata=metadata, markdown=True, attachments=files)
+    return Extracted(
+        text,
+        media="email",
+        title=subject or None,
+        metadata=metadata,
+        markdown=True,
+        attachments=files,
+    )
 
 
 def _outlook_attachments(data: bytes) -> Iterator[Attachment]:
@@ -93,13 +112,23 @@ def _outlook_attachments(data: bytes) -> Iterator[Attachment]:
     file = compound(data)
     if file is None:
         return
-    folders = sorted({path.split("/")[0] for path in file.paths if path.startswith("__attach_version1.0_")})
+    folders = sorted(
+        {path.split("/")[0] for path in file.paths if path.startswith("__attach_version1.0_")}
+    )
     for number, folder in enumerate(folders[:_MAX_PARTS], 1):
         content = file.stream(f"{folder}/__substg1.0_37010102")
         # The long name, else the short one; as UTF-16, or in an old code page.
-        wide = file.stream(f"{folder}/__substg1.0_3707001f") or file.stream(f"{folder}/__substg1.0_3704001f")
-        narrow = file.stream(f"{folder}/__substg1.0_3707001e") or file.stream(f"{folder}/__substg1.0_3704001e")
-        shown = wide.decode("utf-16-le", errors="replace") if wide else narrow.decode("cp1252", errors="replace")
+        wide = file.stream(f"{folder}/__substg1.0_3707001f") or file.stream(
+            f"{folder}/__substg1.0_3704001f"
+        )
+        narrow = file.stream(f"{folder}/__substg1.0_3707001e") or file.stream(
+            f"{folder}/__substg1.0_3704001e"
+        )
+        shown = (
+            wide.decode("utf-16-le", errors="replace")
+            if wide
+            else narrow.decode("cp1252", errors="replace")
+        )
         if content:
             yield Attachment(safe_name(shown.strip("\x00"), f"attachment-{number}"), content)
 
@@ -117,7 +146,11 @@ def _header(message: Message, name: str) -> str:
     pieces: list[str] = []
     try:
         for piece, charset in decode_header(raw):
-            pieces.append(piece if isinstance(piece, str) else _decoded(piece, None if charset == "unknown-8bit" else charset))
+            pieces.append(
+                piece
+                if isinstance(piece, str)
+                else _decoded(piece, None if charset == "unknown-8bit" else charset)
+            )
     except Exception:  # noqa: BLE001 - whatever a malformed header makes the standard library raise
         pieces = [str(raw)]
     return " ".join("".join(pieces).split())
@@ -154,15 +187,27 @@ def _content(message: Message) -> tuple[str, bool, list[Attachment]]:
         attached = part.get_content_disposition() == "attachment" or bool(filename)
         if kind == "message/rfc822":
             inner = part.get_payload()
-            raw = inner[0].as_bytes() if isinstance(inner, list) and inner and isinstance(inner[0], Message) else _payload(part)
-            attachments.append(Attachment(safe_name(filename or f"message {number}.eml", f"message {number}.eml"), raw))
+            raw = (
+                inner[0].as_bytes()
+                if isinstance(inner, list) and inner and isinstance(inner[0], Message)
+                else _payload(part)
+            )
+            attachments.append(
+                Attachment(
+                    safe_name(filename or f"message {number}.eml", f"message {number}.eml"), raw
+                )
+            )
         elif attached or part.get_content_maintype() != "text":
-            if (raw := _payload(part)) and (attached or part.get_content_maintype() in ("application", "text")):
+            if (raw := _payload(part)) and (
+                attached or part.get_content_maintype() in ("application", "text")
+            ):
                 attachments.append(Attachment(safe_name(filename, f"attachment {number}"), raw))
         elif kind == "text/html":
             raw = _payload(part)
             charset = part.get_content_charset()
-            source = _decoded(raw, charset) if charset else decode_markup(raw) if raw.strip() else ""
+            source = (
+                _decoded(raw, charset) if charset else decode_markup(raw) if raw.strip() else ""
+            )
             marked.append(to_markdown(source))
         else:
             plain.append(_decoded(_payload(part), part.get_content_charset()).strip())

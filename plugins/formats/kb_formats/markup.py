@@ -17,7 +17,9 @@ _CUE_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")
 def code(data: bytes, name: str) -> Extracted:
     """Source code, verbatim."""
     language = source_language(name)
-    return Extracted(decode(data), media="code", metadata={"language": language} if language else {})
+    return Extracted(
+        decode(data), media="code", metadata={"language": language} if language else {}
+    )
 
 
 def _verbatim(media: str) -> Callable[[bytes, str], Extracted]:

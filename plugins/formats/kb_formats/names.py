@@ -11,7 +11,11 @@ def safe_name(name: str, fallback: str) -> str:
     parts: list[str] = []
     for part in re.split(r"[\\/]+", unicodedata.normalize("NFC", name)):
         # Control and bidirectional format characters could show one name and be another.
-        part = "".join(character for character in part if unicodedata.category(character) not in ("Cc", "Cf", "Cs")).strip()
+        part = "".join(
+            character
+            for character in part
+            if unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        ).strip()
         if part in ("", ".", "..") or re.fullmatch(r"[A-Za-z]:", part):
             continue
         parts.append(part[:200])

@@ -11,8 +11,14 @@ from kb_framework.errors import ExtractionFailed
 _ENCRYPTED = re.compile(r"password|encrypt|PasswordRequired", re.IGNORECASE)
 _TOO_MUCH = re.compile(r"security limit|too large|exceed|bomb|limit", re.IGNORECASE)
 _CAUSES = (
-    (re.compile(r"EOCD|invalid zip|not a zip|zip error|local file header", re.IGNORECASE), "its container is incomplete"),
-    (re.compile(r"deflate|decompress|inflate|checksum|crc", re.IGNORECASE), "its compressed data is broken"),
+    (
+        re.compile(r"EOCD|invalid zip|not a zip|zip error|local file header", re.IGNORECASE),
+        "its container is incomplete",
+    ),
+    (
+        re.compile(r"deflate|decompress|inflate|checksum|crc", re.IGNORECASE),
+        "its compressed data is broken",
+    ),
     (re.compile(r"not found|missing", re.IGNORECASE), "a part of it is missing"),
     (re.compile(r"magic|invalid .{0,99}header|wrong", re.IGNORECASE), "it does not begin like one"),
     (re.compile(r"xml|utf-?8|syntax", re.IGNORECASE), "its inner text is malformed"),
@@ -30,7 +36,10 @@ def read(data: bytes, mime: str, noun: str, *, pages: bool = False) -> Any:
         pages=kreuzberg.PageConfig(extract_pages=True) if pages else None,
         # Repeated first lines of pages would else be taken for headers and dropped.
         content_filter=kreuzberg.ContentFilterConfig(
-            include_headers=True, include_footers=True, include_watermarks=True, strip_repeating_text=False
+            include_headers=True,
+            include_footers=True,
+            include_watermarks=True,
+            strip_repeating_text=False,
         ),
     )
     try:
@@ -47,7 +56,10 @@ def failure(message: str, noun: str) -> ExtractionFailed:
         return ExtractionFailed("the file is password-protected")
     if _TOO_MUCH.search(message):
         return ExtractionFailed(f"the {noun} unpacks to more than is allowed")
-    cause = next((words for pattern, words in _CAUSES if pattern.search(message)), "it has no readable structure")
+    cause = next(
+        (words for pattern, words in _CAUSES if pattern.search(message)),
+        "it has no readable structure",
+    )
     return ExtractionFailed(f"the {noun} is damaged: {cause}")
 
 
@@ -55,7 +67,12 @@ def described(metadata: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Title and the metadata worth keeping, from what the native reader says about a document."""
     title = str(metadata.get("title") or "").strip()
     kept: dict[str, Any] = {}
-    for theirs, ours in (("authors", "authors"), ("created_at", "created"), ("modified_at", "modified"), ("subject", "subject")):
+    for theirs, ours in (
+        ("authors", "authors"),
+        ("created_at", "created"),
+        ("modified_at", "modified"),
+        ("subject", "subject"),
+    ):
         value = metadata.get(theirs)
         if isinstance(value, str):
             value = value.strip()

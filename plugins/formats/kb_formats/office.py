@@ -66,18 +66,58 @@ def _plain_reader(media: str, noun: str, parts: Callable[[bytes], str]) -> Read:
 
 
 docx = _reader(
-    "docx", f"{_OPENXML}.wordprocessingml.document", "Word document", otherwise=rescue.word_parts, asides=rescue.asides
+    "docx",
+    f"{_OPENXML}.wordprocessingml.document",
+    "Word document",
+    otherwise=rescue.word_parts,
+    asides=rescue.asides,
 )
-xlsx = _reader("xlsx", f"{_OPENXML}.spreadsheetml.sheet", "workbook", otherwise=rescue.sheet_parts, asides=rescue.asides)
+xlsx = _reader(
+    "xlsx",
+    f"{_OPENXML}.spreadsheetml.sheet",
+    "workbook",
+    otherwise=rescue.sheet_parts,
+    asides=rescue.asides,
+)
 pptx = _reader(
-    "pptx", f"{_OPENXML}.presentationml.presentation", "presentation", otherwise=rescue.slide_parts, asides=rescue.asides
+    "pptx",
+    f"{_OPENXML}.presentationml.presentation",
+    "presentation",
+    otherwise=rescue.slide_parts,
+    asides=rescue.asides,
 )
-doc = _reader("doc", "application/msword", "Word document", encrypted=rescue.word_encrypted, otherwise=rescue.word_stream)
+doc = _reader(
+    "doc",
+    "application/msword",
+    "Word document",
+    encrypted=rescue.word_encrypted,
+    otherwise=rescue.word_stream,
+)
 xls = _reader("xls", "application/vnd.ms-excel", "workbook", otherwise=rescue.sheet_strings)
-ppt = _reader("ppt", "application/vnd.ms-powerpoint", "presentation", encrypted=rescue.slides_encrypted)
-odt = _reader("odt", f"{_OPENDOCUMENT}.text", "text document", encrypted=rescue.odf_encrypted, otherwise=rescue.odf_text)
-ods = _reader("ods", f"{_OPENDOCUMENT}.spreadsheet", "workbook", encrypted=rescue.odf_encrypted, otherwise=rescue.odf_text)
-odp = _reader("odp", f"{_OPENDOCUMENT}.presentation", "presentation", encrypted=rescue.odf_encrypted, otherwise=rescue.odf_text)
+ppt = _reader(
+    "ppt", "application/vnd.ms-powerpoint", "presentation", encrypted=rescue.slides_encrypted
+)
+odt = _reader(
+    "odt",
+    f"{_OPENDOCUMENT}.text",
+    "text document",
+    encrypted=rescue.odf_encrypted,
+    otherwise=rescue.odf_text,
+)
+ods = _reader(
+    "ods",
+    f"{_OPENDOCUMENT}.spreadsheet",
+    "workbook",
+    encrypted=rescue.odf_encrypted,
+    otherwise=rescue.odf_text,
+)
+odp = _reader(
+    "odp",
+    f"{_OPENDOCUMENT}.presentation",
+    "presentation",
+    encrypted=rescue.odf_encrypted,
+    otherwise=rescue.odf_text,
+)
 _rtf = _reader("rtf", "application/rtf", "RTF document", otherwise=rescue.rtf_words)
 
 
@@ -87,13 +127,19 @@ def rtf(data: bytes, name: str) -> Extracted:
         return Extracted(text, media="rtf", title=rescue.rtf_title(data) or None)
     extracted = _rtf(data, name)
     # The native reader leaves escapes in the title.
-    return extracted._replace(title=rescue.rtf_title(data) or None) if "\\'" in (extracted.title or "") else extracted
+    return (
+        extracted._replace(title=rescue.rtf_title(data) or None)
+        if "\\'" in (extracted.title or "")
+        else extracted
+    )
 
 
 epub = _reader("epub", "application/epub+zip", "e-book", otherwise=rescue.book_pages)
 fb2 = _reader("fb2", "application/x-fictionbook+xml", "e-book")
 hwp = _reader("hwp", "application/x-hwp", "Hangul document", otherwise=rescue.hangul_text)
 hwpx = _reader("hwpx", "application/haansofthwpx", "Hangul document", otherwise=rescue.hangul_parts)
-iwork = _reader("iwork", "application/x-iwork-pages-sffpages", "iWork document", otherwise=rescue.iwork_index)
+iwork = _reader(
+    "iwork", "application/x-iwork-pages-sffpages", "iWork document", otherwise=rescue.iwork_index
+)
 xps = _plain_reader("xps", "XPS document", rescue.fixed_pages)
 works = _plain_reader("works", "Works document", rescue.works_text)

@@ -29,7 +29,9 @@ class Compound:
     def stream(self, name: str) -> bytes:
         """A stream's bytes, by its path or by the last part of it; empty where there is none of that name."""
         wanted = name.lower()
-        path = next((path for path in self._paths if path == wanted or path.endswith("/" + wanted)), None)
+        path = next(
+            (path for path in self._paths if path == wanted or path.endswith("/" + wanted)), None
+        )
         try:
             return self._file.openstream(self._paths[path]).read() if path else b""
         except OSError as error:

@@ -16,7 +16,9 @@ _SOFT_BREAK = re.compile(r"[\u00ad\u0002\ufffe]\n")
 _HYPHEN_BREAK = re.compile(r"(?<=[a-zà-ÿа-я])-\n(?=[a-zà-ÿа-я])")
 _LOOK_AHEAD = 12
 # Chinese and Japanese letters, between which a layout may put spaces that no reader sees.
-_SPACED = re.compile(r"(?<=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]) (?=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])")
+_SPACED = re.compile(
+    r"(?<=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]) (?=[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])"
+)
 _LETTER = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
@@ -31,7 +33,9 @@ def pdf(data: bytes, name: str) -> Extracted:
     except ExtractionFailed:
         # Where one damaged page keeps all of them from being told apart, their text may still be there.
         result = read(data, "application/pdf", "PDF")
-    pages = [(int(page["page_number"]), _clean(str(page["content"]))) for page in result.pages or ()]
+    pages = [
+        (int(page["page_number"]), _clean(str(page["content"]))) for page in result.pages or ()
+    ]
     if sum(len(text) for _, text in pages) < len(result.content) // 2:
         # Text outside a page's visible part belongs to no page for the native reader.
         return _whole(result)
@@ -67,7 +71,14 @@ def _whole(result: Any) -> Extracted:
     title, metadata = described(result.metadata)
     single = int(result.metadata.get("page_count") or 0) == 1
     text = result.content.strip()
-    return Extracted(text, media="pdf", title=title, metadata=metadata, markdown=True, pages=((0, 1),) if single else ())
+    return Extracted(
+        text,
+        media="pdf",
+        title=title,
+        metadata=metadata,
+        markdown=True,
+        pages=((0, 1),) if single else (),
+    )
 
 
 def _clean(text: str) -> str:
@@ -95,7 +106,9 @@ def _mark(text: str, headings: list[tuple[str, str]]) -> tuple[str, list[tuple[s
     for number, line in enumerate(lines):
         bare = " ".join(line.split())
         # A heading of two lines is never found; looking a little further keeps it from hiding all that follow.
-        place = next((index for index, (_, title) in enumerate(left[:_LOOK_AHEAD]) if title == bare), None)
+        place = next(
+            (index for index, (_, title) in enumerate(left[:_LOOK_AHEAD]) if title == bare), None
+        )
         if place is not None:
             lines[number] = f"\n{left[place][0]} {bare}\n"
             left = left[place + 1 :]

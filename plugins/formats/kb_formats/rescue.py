@@ -17,12 +17,16 @@ from kb_formats.xml import element_text, parse
 from kb_framework.errors import ExtractionFailed
 
 _PART_LIMIT = 50_000_000
-_SHEET_PART = re.compile(r"xl/(?:sharedStrings|worksheets/\w+|drawings/\w+|charts/\w+|comments\d*)\.xml")
+_SHEET_PART = re.compile(
+    r"xl/(?:sharedStrings|worksheets/\w+|drawings/\w+|charts/\w+|comments\d*)\.xml"
+)
 
 
 # Containers of XML parts
 
-_ASIDE_PART = re.compile(r"word/document\.xml|xl/drawings/drawing\d*\.xml|(?:word|xl|ppt)/(?:charts/chart|diagrams/data)\d*\.xml")
+_ASIDE_PART = re.compile(
+    r"word/document\.xml|xl/drawings/drawing\d*\.xml|(?:word|xl|ppt)/(?:charts/chart|diagrams/data)\d*\.xml"
+)
 _WORD = re.compile(r"\w+")
 _EMPHASIS = re.compile(r"[*_\\\\]")
 
@@ -42,7 +46,9 @@ def _parts(data: bytes, wanted: Callable[[str], bool]) -> list[tuple[str, bytes]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)]
+    return [
+        (int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)
+    ]
 
 
 def _root(part: bytes) -> Element | None:
@@ -64,15 +70,26 @@ def _paragraphs(part: bytes) -> str:
     lines: list[str] = []
     for paragraph in root.iter():
         if _local(paragraph) == "p":
-            runs = {"t": lambda item: item.text or "", "tab": lambda item: " ", "br": lambda item: " "}
-            if line := "".join(runs[_local(item)](item) for item in paragraph.iter() if _local(item) in runs).strip():
+            runs = {
+                "t": lambda item: item.text or "",
+                "tab": lambda item: " ",
+                "br": lambda item: " ",
+            }
+            if line := "".join(
+                runs[_local(item)](item) for item in paragraph.iter() if _local(item) in runs
+            ).strip():
                 lines.append(line)
     return "\n\n".join(lines)
 
 
 def word_parts(data: bytes) -> str:
     """A Word document whose main part has another name, or that only holds other texts."""
-    main = _parts(data, lambda name: bool(re.fullmatch(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml", name)))
+    main = _parts(
+        data,
+        lambda name: bool(
+            re.fullmatch(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml", name)
+        ),
+    )
     texts = [_paragraphs(part) for _, part in main]
     for _, part in _parts(data, lambda name: bool(re.fullmatch(r"word/.*\.(?:x?html?|mht)", name))):
         texts.append(to_markdown(part.decode("utf-8", errors="replace")))
@@ -80,7 +97,9 @@ def word_parts(data: bytes) -> str:
 
 
 def slide_parts(data: bytes) -> str:
-    slides = _parts(data, lambda name: bool(re.fullmatch(r"ppt/(?:slides|notesSlides)/\w+\.xml", name)))
+    slides = _parts(
+        data, lambda name: bool(re.fullmatch(r"ppt/(?:slides|notesSlides)/\w+\.xml", name))
+    )
     return "\n\n".join(text for _, part in slides if (text := _paragraphs(part)))
 
 
@@ -90,7 +109,9 @@ def sheet_parts(data: bytes) -> str:
     for _, part in _parts(data, lambda name: bool(_SHEET_PART.fullmatch(name))):
         root = _root(part)
         if root is not None:
-            texts = ((item.text or "").strip() for item in root.iter() if _local(item) in ("t", "v"))
+            texts = (
+                (item.text or "").strip() for item in root.iter() if _local(item) in ("t", "v")
+            )
             lines += [text for text in texts if text]
     return "\n".join(lines)
 
@@ -135,19 +156,28 @@ def odf_text(data: bytes) -> str:
     for place in ("body", "master-styles"):
         for _, part in _parts(data, lambda name: name in ("content.xml", "styles.xml")):
             root = _root(part)
-            found = next((item for item in root.iter() if _local(item) == place), None) if root is not None else None
+            found = (
+                next((item for item in root.iter() if _local(item) == place), None)
+                if root is not None
+                else None
+            )
             if found is not None and (text := element_text(found)):
                 return text
     return ""
 
 
 def odf_encrypted(data: bytes) -> bool:
-    return any(b"encryption-data" in part for _, part in _parts(data, lambda name: name == "META-INF/manifest.xml"))
+    return any(
+        b"encryption-data" in part
+        for _, part in _parts(data, lambda name: name == "META-INF/manifest.xml")
+    )
 
 
 def book_pages(data: bytes) -> str:
     pages = _parts(data, lambda name: name.lower().endswith((".xhtml", ".html", ".htm")))
-    return "\n\n".join(text for _, part in pages if (text := to_markdown(part.decode("utf-8", errors="replace"))))
+    return "\n\n".join(
+        text for _, part in pages if (text := to_markdown(part.decode("utf-8", errors="replace")))
+    )
 
 
 def hangul_parts(data: bytes) -> str:
@@ -162,7 +192,9 @@ def iwork_index(data: bytes) -> str:
         if root is not None:
             bodies = [item for item in root.iter() if _local(item) in ("text-body", "text-storage")]
             inner = {id(child) for body in bodies for child in body.iter() if child is not body}
-            return "\n\n".join(text for body in bodies if id(body) not in inner and (text := element_text(body)))
+            return "\n\n".join(
+                text for body in bodies if id(body) not in inner and (text := element_text(body))
+            )
     return ""
 
 
@@ -171,10 +203,19 @@ def fixed_pages(data: bytes) -> str:
     pages: list[str] = []
     for _, part in _parts(data, lambda name: name.lower().endswith(".fpage")):
         try:
-            root = parse(part.decode("utf-16" if part[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors="replace"))
+            root = parse(
+                part.decode(
+                    "utf-16" if part[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig",
+                    errors="replace",
+                )
+            )
         except (ExpatError, ValueError, ExtractionFailed):
             continue
-        runs = [item.get("UnicodeString", "").removeprefix("{}") for item in root.iter() if _local(item) == "Glyphs"]
+        runs = [
+            item.get("UnicodeString", "").removeprefix("{}")
+            for item in root.iter()
+            if _local(item) == "Glyphs"
+        ]
         pages.append("\n".join(run for run in runs if run.strip()))
     return "\n\n".join(page for page in pages if page)
 
@@ -192,7 +233,10 @@ def slides_encrypted(data: bytes) -> bool:
     file = compound(data)
     if file is None:
         return False
-    return "encryptedsummary" in file.names or file.stream("Current User")[12:16] == b"\xdf\xc4\xd1\xf3"
+    return (
+        "encryptedsummary" in file.names
+        or file.stream("Current User")[12:16] == b"\xdf\xc4\xd1\xf3"
+    )
 
 
 def word_stream(data: bytes) -> str:
@@ -205,7 +249,11 @@ def word_stream(data: bytes) -> str:
     if not start < end <= len(stream):
         return ""
     raw = stream[start:end]
-    text = raw.decode("utf-16-le", errors="replace") if raw.count(0) * 3 > len(raw) else raw.decode("cp1252", errors="replace")
+    text = (
+        raw.decode("utf-16-le", errors="replace")
+        if raw.count(0) * 3 > len(raw)
+        else raw.decode("cp1252", errors="replace")
+    )
     # A field is instructions, a mark, and what it shows.
     text = re.sub(r"\x13[^\x13\x14\x15]*\x14?", "", text).replace("\x15", "")
     return _readable(text)
@@ -232,9 +280,15 @@ def works_text(data: bytes) -> str:
     file = compound(data)
     if file is None:
         return ""
-    stream = max((file.stream(name) for name in file.names if not name.startswith("\x05")), key=len, default=b"")
+    stream = max(
+        (file.stream(name) for name in file.names if not name.startswith("\x05")),
+        key=len,
+        default=b"",
+    )
     runs = re.findall(rb"[\x20-\x7e\x80-\xff\r\n\t]{6,}", stream)
-    wide = [run.decode("utf-16-le") for run in re.findall(rb"(?:[\x20-\x7e\r\n\t]\x00){6,}", stream)]
+    wide = [
+        run.decode("utf-16-le") for run in re.findall(rb"(?:[\x20-\x7e\r\n\t]\x00){6,}", stream)
+    ]
     return _readable("\n".join(wide or [run.decode("cp1252", errors="replace") for run in runs]))
 
 
@@ -245,7 +299,9 @@ def hangul_text(data: bytes) -> str:
         return ""
     compressed = bool(file.stream("FileHeader")[36:37] and file.stream("FileHeader")[36] & 1)
     paragraphs: list[str] = []
-    for name in sorted((name for name in file.names if re.fullmatch(r"section\d+", name)), key=_natural):
+    for name in sorted(
+        (name for name in file.names if re.fullmatch(r"section\d+", name)), key=_natural
+    ):
         section = file.stream(name)
         if compressed:
             try:
@@ -253,7 +309,9 @@ def hangul_text(data: bytes) -> str:
             except zlib.error:
                 continue
         paragraphs += _hangul_records(section)
-    return _readable("\n".join(paragraphs)) or _readable(file.stream("PrvText").decode("utf-16-le", errors="replace"))
+    return _readable("\n".join(paragraphs)) or _readable(
+        file.stream("PrvText").decode("utf-16-le", errors="replace")
+    )
 
 
 def _hangul_records(section: bytes) -> list[str]:
@@ -296,8 +354,13 @@ _RTF_CHARSETS = {
     163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
 }  # fmt: skip
 _TWO_BYTES = frozenset(("cp932", "cp949", "johab", "gb18030", "big5hkscs"))
-_RTF_HIDDEN = frozenset(("fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "generator", "themedata"))
-_RTF_TOKEN = re.compile(r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-z])|([{}])|([^\\{}]+)", re.IGNORECASE)
+_RTF_HIDDEN = frozenset(
+    ("fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "generator", "themedata")
+)
+_RTF_TOKEN = re.compile(
+    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-z])|([{}])|([^\\{}]+)",
+    re.IGNORECASE,
+)
 
 
 def rtf_words(data: bytes) -> str:
@@ -319,7 +382,11 @@ def rtf_needs_code_pages(data: bytes) -> bool:
     codecs = {own} | {_RTF_CHARSETS[number] for number in fonts & _RTF_CHARSETS.keys()}
     if data.isascii() and b"\\'" not in data:
         return False
-    return codecs != {own} or not codecs.isdisjoint(_TWO_BYTES) or not _without_binary(data.decode("latin-1")).isascii()
+    return (
+        codecs != {own}
+        or not codecs.isdisjoint(_TWO_BYTES)
+        or not _without_binary(data.decode("latin-1")).isascii()
+    )
 
 
 def _rtf_codec(data: bytes) -> str:
@@ -342,7 +409,9 @@ def _rtf(data: bytes) -> tuple[str, str]:
     place, after_unicode, codec = "", 1, normal
     stack: list[tuple[str, int, str]] = []
     pending, font = 0, ""
-    for word, number, hexed, symbol, brace, plain in _RTF_TOKEN.findall(_without_binary(data.decode("latin-1"))):
+    for word, number, hexed, symbol, brace, plain in _RTF_TOKEN.findall(
+        _without_binary(data.decode("latin-1"))
+    ):
         out = title if place == "title" else body
         if brace == "{":
             stack.append((place, after_unicode, codec))
@@ -366,7 +435,9 @@ def _rtf(data: bytes) -> tuple[str, str]:
         elif word == "uc":
             after_unicode = int(number or 1)
         elif word == "u" and number:
-            out.append(struct.pack("<H", int(number) & 0xFFFF).decode("utf-16-le", errors="surrogatepass"))
+            out.append(
+                struct.pack("<H", int(number) & 0xFFFF).decode("utf-16-le", errors="surrogatepass")
+            )
             pending = after_unicode
         elif word in ("par", "line", "row", "sect", "page"):
             out.append("\n")
@@ -412,7 +483,11 @@ def _joined(pieces: list[tuple[bytes, str] | str]) -> str:
             raw, codec = [piece[0]], piece[1]
         else:
             text.append(piece)
-    return "".join(text).encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
+    return (
+        "".join(text)
+        .encode("utf-16-le", errors="surrogatepass")
+        .decode("utf-16-le", errors="replace")
+    )
 
 
 def _readable(text: str) -> str:

@@ -30,7 +30,9 @@ def parse(text: str) -> Element:
         # A plain abbreviation is harmless; entities made of entities are how a few lines become gigabytes.
         declared += len(value or "")
         if value and (declared > _ENTITY_LIMIT or "&" in value or "%" in value):
-            raise ExtractionFailed("the XML declares entities that expand into each other, which is refused")
+            raise ExtractionFailed(
+                "the XML declares entities that expand into each other, which is refused"
+            )
 
     parser.EntityDeclHandler = entity
     parser.StartElementHandler = builder.start
@@ -50,8 +52,18 @@ def xml(data: bytes, name: str) -> Extracted:
         # Feeds and old exports are often not well-formed; their words are there all the same.
         words = html_entities.unescape(without_tags(text, "\n", _TAG))
         return Extracted(_tidy(words), media="xml")
-    title = next((_flat(found) for tag in _TITLES for found in root.iter() if _local(found) == tag and _flat(found)), None)
-    return Extracted(element_text(root), media="xml", title=title[:300] if title else None, markdown=True)
+    title = next(
+        (
+            _flat(found)
+            for tag in _TITLES
+            for found in root.iter()
+            if _local(found) == tag and _flat(found)
+        ),
+        None,
+    )
+    return Extracted(
+        element_text(root), media="xml", title=title[:300] if title else None, markdown=True
+    )
 
 
 def element_text(root: Element) -> str:
@@ -71,7 +83,11 @@ def _pieces(root: Element) -> list[str]:
         if not isinstance(item.tag, str):
             continue
         mixed = bool((item.text or "").strip()) or any((child.tail or "").strip() for child in item)
-        mixed = mixed and len(item) > 0 and not any(_local(child) in ("para", "p", "sec", "section") for child in item)
+        mixed = (
+            mixed
+            and len(item) > 0
+            and not any(_local(child) in ("para", "p", "sec", "section") for child in item)
+        )
         rest: list[tuple[Element | str, bool]] = [("\n\n" if block else "", False)]
         if block and _local(item) in _HEADINGS:
             rest.append(("## ", False))

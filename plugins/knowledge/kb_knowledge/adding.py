@@ -26,7 +26,13 @@ _TITLE_CHARS = 80
 
 
 class AddingService:
-    def __init__(self, store: Store, plugins: Plugins, mutation: Mutation, embedding: Embedding = NO_EMBEDDING) -> None:
+    def __init__(
+        self,
+        store: Store,
+        plugins: Plugins,
+        mutation: Mutation,
+        embedding: Embedding = NO_EMBEDDING,
+    ) -> None:
         self._store = store
         self._plugins = plugins
         self._mutation = mutation
@@ -36,7 +42,9 @@ class AddingService:
         """Those of the texts that are here, findable or not."""
         by_hash = {content_hash(form): text for text in texts for form in (text, text.strip())}
         with self._store.read(actor.organization_id) as tx:
-            here = sa.select(curated.c.content_hash).where(tx.owns(curated), among(curated.c.content_hash, list(by_hash)))
+            here = sa.select(curated.c.content_hash).where(
+                tx.owns(curated), among(curated.c.content_hash, list(by_hash))
+            )
             return {by_hash[digest] for digest in tx.connection.scalars(here)}
 
     def add(self, new: NewChunk, actor: Actor) -> AddedChunk:
@@ -56,7 +64,9 @@ class AddingService:
             found = self._existing(tx, digests)
             if found is not None:
                 return found
-            return self._insert(tx, new._replace(text=text), {digest: vectors[0]} if vectors else {}, actor)
+            return self._insert(
+                tx, new._replace(text=text), {digest: vectors[0]} if vectors else {}, actor
+            )
 
     def _existing(self, tx: Tx, digests: list[str]) -> AddedChunk | None:
         same = sa.select(curated.c.id, curated.c.document_id, curated.c.is_active)
@@ -72,7 +82,9 @@ class AddingService:
                 document_id=row.document_id,
             )
         pruned = sa.select(left_over.c.chunk_id).where(
-            tx.owns(left_over), among(left_over.c.content_hash, digests), left_over.c.is_active.is_(False)
+            tx.owns(left_over),
+            among(left_over.c.content_hash, digests),
+            left_over.c.is_active.is_(False),
         )
         gone = tx.scalar(pruned.limit(1))
         if gone is not None:
@@ -86,9 +98,13 @@ class AddingService:
     def _insert(self, tx: Tx, new: NewChunk, vectors: dict[str, bytes], actor: Actor) -> AddedChunk:
         digest = content_hash(new.text)
         # Whoever adds a text says what it is; what was said of it before no longer counts.
-        tx.execute(sa.delete(left_over).where(tx.owns(left_over), left_over.c.content_hash == digest))
+        tx.execute(
+            sa.delete(left_over).where(tx.owns(left_over), left_over.c.content_hash == digest)
+        )
         title = new.source_title or _title(new.text)
-        job_id = insert_job(tx, actor, "ingest", status="done", filename=title, matched=1, succeeded=1, failed=0)
+        job_id = insert_job(
+            tx, actor, "ingest", status="done", filename=title, matched=1, succeeded=1, failed=0
+        )
         job = tx.scalar(sa.select(jobs.c.uuid).where(jobs.c.id == job_id))
         values = {
             "doc_type": "research",
@@ -97,13 +113,19 @@ class AddingService:
             "media": "text",
             "lang": None,
             "trust": "secondary",
-            "metadata": {name: value for name in ("source_ref", "source_title") if (value := getattr(new, name)) is not None},
+            "metadata": {
+                name: value
+                for name in ("source_ref", "source_title")
+                if (value := getattr(new, name)) is not None
+            },
             "content_hash": digest,
             "bytes": len(new.text.encode()),
             "file": None,
         }
         piece = ChunkText(new.text, {"heading_path": [], "token_count": token_count(new.text)})
-        document_id = insert_document(tx, values, (), [piece], job, vectors, self._space(tx, vectors))
+        document_id = insert_document(
+            tx, values, (), [piece], job, vectors, self._space(tx, vectors)
+        )
         tx.execute(sa.update(jobs).where(jobs.c.id == job_id).values(document_id=document_id))
         here = curated.c.document_id == document_id
         curation = {
@@ -114,7 +136,15 @@ class AddingService:
             "source_title": new.source_title,
         }
         tx.execute(sa.update(curated).where(here).values(curation))
-        log.record(tx, actor, "added_from_research", curated, here, reason=new.reason, after={"is_active": True, **curation})
+        log.record(
+            tx,
+            actor,
+            "added_from_research",
+            curated,
+            here,
+            reason=new.reason,
+            after={"is_active": True, **curation},
+        )
         self._mutation.require_addition(tx, actor, document_id)
         added = sa.select(documents.c.id).where(documents.c.id == document_id)
         self._plugins.documents_changed(Changes("added", actor, added, 1), tx)

@@ -51,8 +51,16 @@ def ask(
     if not question:
         raise ConfigInvalid("no question given: kb ask WORDS")
     text = " ".join(question)
-    filters = {name: value for name, value in (("tags", tags), ("doc_type", type)) if value is not None}
-    options = {"top_k": top_k, "max_tokens": max_tokens, "pin": pin, "exclude": exclude, "filters": filters or None}
+    filters = {
+        name: value for name, value in (("tags", tags), ("doc_type", type)) if value is not None
+    }
+    options = {
+        "top_k": top_k,
+        "max_tokens": max_tokens,
+        "pin": pin,
+        "exclude": exclude,
+        "filters": filters or None,
+    }
     if context:
         found = cli.engine.knowledge_context(text, **options)
         cli.result(found, _context_text(found))
@@ -95,6 +103,10 @@ def _answer_text(found: dict[str, Any]) -> str:
 def _sources_text(found: dict[str, Any]) -> str:
     lines = [""]
     for item in found["answer"]["citations"]:
-        where = f"{item['title']}  {item['citation']}  {item['chunk_id']}" if item["valid"] else "not in the context"
+        where = (
+            f"{item['title']}  {item['citation']}  {item['chunk_id']}"
+            if item["valid"]
+            else "not in the context"
+        )
         lines.append(f"[{item['label']}] {where}")
     return "\n".join([*lines, f"snapshot {found['snapshot_id']}  {found['answer']['model']}"])

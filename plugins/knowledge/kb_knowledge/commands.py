@@ -31,7 +31,11 @@ def change(plugins: Plugins, name: str) -> Callable[..., int]:
     operation = _CHANGES[name]
     command = plugins.commands.get(name)
     assert command
-    options = [Option(*item) for item in input_model(plugins, operation).model_fields.items() if item[0] != "chunk_id"]
+    options = [
+        Option(*item)
+        for item in input_model(plugins, operation).model_fields.items()
+        if item[0] != "chunk_id"
+    ]
 
     def run(chunk_ids: list[str], /, *, cli: Cli, **given: Any) -> int:
         def change_one(chunk_id: str) -> dict[str, Any]:
@@ -44,19 +48,25 @@ def change(plugins: Plugins, name: str) -> Callable[..., int]:
     parameters = [inspect.Parameter("chunk_ids", inspect.Parameter.POSITIONAL_ONLY, annotation=ids)]
     for option in options:
         required = option.info.is_required()
-        flags = Parameter(name=flag_names(option, command), help=option.info.description, negative=())
+        flags = Parameter(
+            name=flag_names(option, command), help=option.info.description, negative=()
+        )
         parameters.append(
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                annotation=Annotated[cli_type(option.info.annotation, optional=not required), flags],
+                annotation=Annotated[
+                    cli_type(option.info.annotation, optional=not required), flags
+                ],
                 default=inspect.Parameter.empty if required else None,
             )
         )
     return shaped(run, parameters, command.help, command.examples)
 
 
-def _change(cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, Any]], state: str) -> int:
+def _change(
+    cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, Any]], state: str
+) -> int:
     """Each by itself: what cannot be changed is told, and keeps no other from it."""
     if not chunk_ids:
         raise ConfigInvalid("give at least one chunk's id")
@@ -76,7 +86,9 @@ def _change(cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, An
             if not cli.json:
                 cli.say(f"kb: {chunk_id}: {error.message}")
     if cli.json or done:
-        cli.result({"changed": done, "failed": failed}, "\n".join(_told(item, state) for item in done))
+        cli.result(
+            {"changed": done, "failed": failed}, "\n".join(_told(item, state) for item in done)
+        )
     return 1 if failed else 0
 
 
@@ -152,7 +164,13 @@ def list_events(
     --------
     kb chunks events --since 2026-01-31
     """
-    wanted = {"user_id": user, "chunk_id": chunk, "event_type": type, "since": since, "until": until}
+    wanted = {
+        "user_id": user,
+        "chunk_id": chunk,
+        "event_type": type,
+        "since": since,
+        "until": until,
+    }
     if not export:
         render.events(cli, cli.engine.list_events(**wanted, page=page, per_page=per_page), {})
         return

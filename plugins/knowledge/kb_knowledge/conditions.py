@@ -33,8 +33,13 @@ def narrow(actor: Actor, purpose: str, tx: Tx) -> Condition | None:
     """
     if purpose == UNCURATED:
         return None
-    hidden = [_INACTIVE, *([_NOT_FOR_MODELS] if actor.reader == "model" or purpose == "model" else [])]
-    found = [chunks.c.seq.not_in(_these(tx, condition)) for condition in hidden if _any(tx, condition)]
+    hidden = [
+        _INACTIVE,
+        *([_NOT_FOR_MODELS] if actor.reader == "model" or purpose == "model" else []),
+    ]
+    found = [
+        chunks.c.seq.not_in(_these(tx, condition)) for condition in hidden if _any(tx, condition)
+    ]
     return sa.and_(*found) if found else None
 
 
@@ -43,7 +48,12 @@ def _these(tx: Tx, condition: Condition) -> sa.Select:
 
 
 def _any(tx: Tx, condition: Condition) -> bool:
-    return tx.once(("hidden", condition), lambda: tx.scalar(sa.select(sa.exists(_these(tx, condition))))) is True
+    return (
+        tx.once(
+            ("hidden", condition), lambda: tx.scalar(sa.select(sa.exists(_these(tx, condition))))
+        )
+        is True
+    )
 
 
 def is_hidden() -> Condition:
@@ -78,7 +88,9 @@ def query(value: Annotated[Text, Field(min_length=1, max_length=1000)]) -> Condi
     """Every word is somewhere in the chunk or its document's title."""
     words = value.split()
     texts = (chunks.c.content, documents.c.title)
-    return sa.and_(*(sa.or_(*(text.icontains(word, autoescape=True) for text in texts)) for word in words))
+    return sa.and_(
+        *(sa.or_(*(text.icontains(word, autoescape=True) for text in texts)) for word in words)
+    )
 
 
 def _having(condition: Condition) -> Condition:

@@ -62,34 +62,53 @@ class ContextService:
         context = made.fill(hits, rows)
         options = made.options(context)
         return context.model_copy(
-            update={"snapshot_id": self._snapshots.keep(wanted.query, options, context, actor), "hint": _hint(found)}
+            update={
+                "snapshot_id": self._snapshots.keep(wanted.query, options, context, actor),
+                "hint": _hint(found),
+            }
         )
 
     def _query(self, wanted: ContextIn, actor: Actor) -> RetrievalQuery:
         names = [item.name for item in self._plugins.retrievers]
         if not names:
-            raise InvalidInput("nothing can be retrieved: the search plugin is switched off", field="query")
+            raise InvalidInput(
+                "nothing can be retrieved: the search plugin is switched off", field="query"
+            )
         retrievers = _PAIR if set(_PAIR) <= set(names) else tuple(names)
         filters = getattr(wanted, "filters", None)
         # Without any filter everything may be found; only an operation needs to be told what it is about.
         chosen = filters is not None and filters.model_dump(exclude_none=True)
-        condition = self._selector.condition(self._selector.given(filters, "chunks")) if filters and chosen else None
+        condition = (
+            self._selector.condition(self._selector.given(filters, "chunks"))
+            if filters and chosen
+            else None
+        )
         reader = actor._replace(reader="model")
-        return RetrievalQuery(wanted.query, reader, max(_POOL, wanted.top_k), retrievers, "model", condition)
+        return RetrievalQuery(
+            wanted.query, reader, max(_POOL, wanted.top_k), retrievers, "model", condition
+        )
 
     def _rows(self, tx: Tx, where: sa.ColumnElement[bool]) -> dict[int, Mapping[str, Any]]:
         query = sa.select(curated, documents.c.title, documents.c.path)
-        query = query.join(documents, documents.c.id == curated.c.document_id).where(tx.owns(curated), where)
+        query = query.join(documents, documents.c.id == curated.c.document_id).where(
+            tx.owns(curated), where
+        )
         return {row["seq"]: row for row in tx.rows(query)}
 
     def _findable(self, tx: Tx, query: RetrievalQuery, pins: list[str]) -> set[str]:
         """Those of the pins that a search for a model could find: a pin does not undo curation."""
         narrowed = self._plugins.narrow_retrieval(query, query.actor, query.purpose, tx)
         source = chunks.join(documents, documents.c.id == chunks.c.document_id)
-        allowed = sa.select(chunks.c.id).select_from(source).where(tx.owns(chunks), among(chunks.c.id, pins), *narrowed)
+        allowed = (
+            sa.select(chunks.c.id)
+            .select_from(source)
+            .where(tx.owns(chunks), among(chunks.c.id, pins), *narrowed)
+        )
         return set(tx.connection.scalars(allowed)) if pins else set()
 
-    def _gate(self, tx: Tx, query: RetrievalQuery, hits: list[Hit], rows: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    def _gate(
+        self, tx: Tx, query: RetrievalQuery, hits: list[Hit], rows: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, str]:
         scored = [
             ScoredChunk(
                 hit.chunk,
@@ -112,11 +131,17 @@ class ContextService:
 
     def _disabled(self, tx: Tx, query: RetrievalQuery, top_k: int) -> int:
         """How many of the best candidates curation kept out, had it not."""
-        if not tx.scalar(sa.select(sa.exists(sa.select(curated.c.seq).where(tx.owns(curated), is_hidden())))):
+        if not tx.scalar(
+            sa.select(sa.exists(sa.select(curated.c.seq).where(tx.owns(curated), is_hidden())))
+        ):
             return 0
         found = self._retrieval.search(query._replace(purpose=UNCURATED), tx)
         numbers = [hit.chunk for hit in found.hits[:top_k]]
-        hidden = sa.select(sa.func.count()).select_from(curated).where(among(curated.c.seq, numbers), is_hidden())
+        hidden = (
+            sa.select(sa.func.count())
+            .select_from(curated)
+            .where(among(curated.c.seq, numbers), is_hidden())
+        )
         return tx.scalar(hidden)
 
 
@@ -127,8 +152,14 @@ def _rejections(answer: Any) -> list[Rejection]:
         raise WrongType(f"expected a list of Rejection, not {type(answer).__name__}")
     items = list(answer)
     for item in items:
-        if not isinstance(item, Rejection) or type(item.chunk) is not int or type(item.reason) is not str:
-            raise WrongType(f"expected Rejection(chunk: int, reason: str), not {type(item).__name__}")
+        if (
+            not isinstance(item, Rejection)
+            or type(item.chunk) is not int
+            or type(item.reason) is not str
+        ):
+            raise WrongType(
+                f"expected Rejection(chunk: int, reason: str), not {type(item).__name__}"
+            )
     return items
 
 
@@ -152,10 +183,13 @@ class _Assembly:
             if rows[hit.chunk]["id"] in excluded:
                 self._rejected[rows[hit.chunk]["id"]] = "excluded by the request"
                 self._excluded += 1
-        chosen = [hit for hit in hits if rows[hit.chunk]["id"] not in excluded][: self._wanted.top_k]
+        chosen = [hit for hit in hits if rows[hit.chunk]["id"] not in excluded][
+            : self._wanted.top_k
+        ]
         self._candidates = len(chosen)
         self._curated = any(
-            (rows[hit.chunk]["chunk_kind"], rows[hit.chunk]["usage_policy"]) != ("fact", "normal") for hit in chosen
+            (rows[hit.chunk]["chunk_kind"], rows[hit.chunk]["usage_policy"]) != ("fact", "normal")
+            for hit in chosen
         )
         return chosen
 
@@ -168,7 +202,11 @@ class _Assembly:
                 self._rejected[chunk_id] = "pinned, but there is no such chunk"
             else:
                 row = rows[by_id[chunk_id]]
-                why = "it is inactive" if not row["is_active"] else f"its policy is {row['usage_policy']}"
+                why = (
+                    "it is inactive"
+                    if not row["is_active"]
+                    else f"its policy is {row['usage_policy']}"
+                )
                 self._rejected[chunk_id] = f"pinned, but {why}"
 
     def reject(self, reasons: Mapping[int, str], rows: Mapping[int, Mapping[str, Any]]) -> None:
@@ -183,11 +221,19 @@ class _Assembly:
     def fill(self, hits: list[Hit], rows: Mapping[int, Mapping[str, Any]]) -> Context:
         """Pins, then facts, then the rest, each by its score, while caps and budget last."""
         scores = {hit.chunk: hit.score for hit in hits}
-        accepted = [hit.chunk for hit in hits if hit.chunk not in self._pinned and rows[hit.chunk]["id"] not in self._rejected]
+        accepted = [
+            hit.chunk
+            for hit in hits
+            if hit.chunk not in self._pinned and rows[hit.chunk]["id"] not in self._rejected
+        ]
         section = {
-            number: section_of(rows[number]["chunk_kind"], rows[number]["usage_policy"]) for number in (*self._pinned, *accepted)
+            number: section_of(rows[number]["chunk_kind"], rows[number]["usage_policy"])
+            for number in (*self._pinned, *accepted)
         }
-        ordered = [*self._pinned, *(number for name in _FILL for number in accepted if section[number] == name)]
+        ordered = [
+            *self._pinned,
+            *(number for name in _FILL for number in accepted if section[number] == name),
+        ]
         chosen: dict[str, list[ContextChunk]] = {name: [] for name in SECTIONS}
         for number in ordered:
             name, pinned = section[number], number in self._pinned
@@ -196,14 +242,24 @@ class _Assembly:
             if not pinned and limit is not None and len(chosen[name]) >= limit:
                 self._rejected[row["id"]] = f"more than max_{name} ({limit})"
                 continue
-            item = _item(row, f"{SECTIONS[name]}{len(chosen[name]) + 1}", scores.get(number), pinned)
+            item = _item(
+                row, f"{SECTIONS[name]}{len(chosen[name]) + 1}", scores.get(number), pinned
+            )
             chosen[name].append(item)
             if token_count(self._prompt(chosen)) > self._wanted.max_tokens:
                 chosen[name].pop()
                 self._rejected[row["id"]] = f"no room within max_tokens ({self._wanted.max_tokens})"
         prompt = self._prompt(chosen)
-        rejected = [Rejected(chunk_id=chunk_id, reason=reason) for chunk_id, reason in self._rejected.items()]
-        made = {"rejected": rejected, "prompt": prompt, "tokens": token_count(prompt), "snapshot_id": ""}
+        rejected = [
+            Rejected(chunk_id=chunk_id, reason=reason)
+            for chunk_id, reason in self._rejected.items()
+        ]
+        made = {
+            "rejected": rejected,
+            "prompt": prompt,
+            "tokens": token_count(prompt),
+            "snapshot_id": "",
+        }
         return Context.model_validate({**chosen, **made})
 
     def _prompt(self, chosen: Mapping[str, list[ContextChunk]]) -> str:
@@ -212,21 +268,40 @@ class _Assembly:
     def options(self, context: Context) -> dict[str, Any]:
         """What a snapshot says about how its context came about; everything in it was counted."""
         rejected = [item.model_dump() for item in self._gated]
-        gate = {"candidates": self._candidates, "accepted": self._candidates - len(rejected), "rejected": rejected}
+        gate = {
+            "candidates": self._candidates,
+            "accepted": self._candidates - len(rejected),
+            "rejected": rejected,
+        }
         return {
             "knowledge_context_breakdown": {name: len(getattr(context, name)) for name in SECTIONS},
             "knowledge_disabled_count": self.disabled,
             "knowledge_gate": gate,
-            "knowledge_user_overrides_applied": bool(self._pinned or self._excluded or self._curated or self.disabled),
+            "knowledge_user_overrides_applied": bool(
+                self._pinned or self._excluded or self._curated or self.disabled
+            ),
         }
 
 
 def _item(row: Mapping[str, Any], label: str, score: float | None, pinned: bool) -> ContextChunk:
     source = {name: row[name] or row["metadata"].get(name) for name in SOURCE}
     place = citation(row["path"], row["document_id"], row["metadata"], source["source_ref"])
-    values = {**row, **source, "chunk_id": row["id"], "label": label, "citation": place, "score": score, "pinned": pinned}
+    values = {
+        **row,
+        **source,
+        "chunk_id": row["id"],
+        "label": label,
+        "citation": place,
+        "score": score,
+        "pinned": pinned,
+    }
     return ContextChunk.model_validate({**values, "tokens": token_count(row["content"])})
 
 
 def _hint(found: Retrieved) -> str | None:
-    return "; ".join(f"{reason} ({name} search was left out)" for name, reason in found.degraded.items()) or None
+    return (
+        "; ".join(
+            f"{reason} ({name} search was left out)" for name, reason in found.degraded.items()
+        )
+        or None
+    )

@@ -39,8 +39,16 @@ class EventsService:
         with self._store.read(actor.organization_id) as tx:
             conditions = _conditions(tx, wanted)
             total = tx.scalar(sa.select(sa.func.count()).select_from(events).where(*conditions))
-            rows = tx.rows(page.cut(_select().where(*conditions).order_by(events.c.created_at.desc(), events.c.seq.desc())))
-        return ChunkEventPage(data=[ChunkEvent.model_validate(row) for row in rows], meta=page.meta(total))
+            rows = tx.rows(
+                page.cut(
+                    _select()
+                    .where(*conditions)
+                    .order_by(events.c.created_at.desc(), events.c.seq.desc())
+                )
+            )
+        return ChunkEventPage(
+            data=[ChunkEvent.model_validate(row) for row in rows], meta=page.meta(total)
+        )
 
     def export(self, asked: EventFilters, actor: Actor) -> Download:
         """Events as lines of JSON, oldest first, however many there are."""
@@ -51,10 +59,16 @@ class EventsService:
 
     def _lines(self, actor: Actor, wanted: Mapping[str, str | None]) -> Iterator[bytes]:
         with self._store.read(actor.organization_id) as tx:
-            query = _select().where(*_conditions(tx, wanted)).order_by(events.c.created_at, events.c.seq)
+            query = (
+                _select()
+                .where(*_conditions(tx, wanted))
+                .order_by(events.c.created_at, events.c.seq)
+            )
             result = tx.connection.execute(query, execution_options={"yield_per": 1000})
             for part in result.mappings().partitions(1000):
-                yield "".join(f"{ChunkEvent.model_validate(dict(row)).model_dump_json()}\n" for row in part).encode()
+                yield "".join(
+                    f"{ChunkEvent.model_validate(dict(row)).model_dump_json()}\n" for row in part
+                ).encode()
 
 
 def _wanted(asked: EventFilters) -> dict[str, str | None]:

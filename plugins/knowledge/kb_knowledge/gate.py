@@ -98,7 +98,11 @@ class Gate:
     def reject(self, question: str, hits: list[ScoredChunk]) -> list[Rejection]:
         words = question_words(question)
         shares = score_shares(hits)
-        return [Rejection(hit.chunk, reason) for hit in hits if (reason := self._reason(hit, shares[hit.chunk], words))]
+        return [
+            Rejection(hit.chunk, reason)
+            for hit in hits
+            if (reason := self._reason(hit, shares[hit.chunk], words))
+        ]
 
     def _reason(self, hit: ScoredChunk, share: float, words: list[Forms]) -> str | None:
         if share < self._score:
@@ -121,7 +125,10 @@ def score_shares(hits: Sequence[ScoredChunk | Hit]) -> dict[int, float]:
             tops[name] = max(tops.get(name, 0.0), score)
     shares = {}
     for hit in hits:
-        near = any(score >= _NEAR.get(name, _NEAR_OTHERS) * tops[name] > 0 for name, score in hit.scores.items())
+        near = any(
+            score >= _NEAR.get(name, _NEAR_OTHERS) * tops[name] > 0
+            for name, score in hit.scores.items()
+        )
         shares[hit.chunk] = 1.0 if near or best <= 0 else hit.score / best
     return shares
 

@@ -48,11 +48,16 @@ class GenerationService:
             yield piece
         text = "".join(pieces).strip()
         if not text:
-            raise GeneratorUnavailable(f"the generator {self._name!r} gave an empty answer", snapshot_id=context.snapshot_id)
+            raise GeneratorUnavailable(
+                f"the generator {self._name!r} gave an empty answer",
+                snapshot_id=context.snapshot_id,
+            )
         answer = self._snapshots.keep_answer(context.snapshot_id, text, generator.model, actor)
         yield Asked(answer=answer, snapshot_id=context.snapshot_id, context=context)
 
     def _generators(self) -> Generation:
         if self._generation is None:
-            raise GeneratorUnavailable(f"the generator {self._name!r} is not available: the plugin models is switched off")
+            raise GeneratorUnavailable(
+                f"the generator {self._name!r} is not available: the plugin models is switched off"
+            )
         return self._generation

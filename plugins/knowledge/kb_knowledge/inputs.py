@@ -24,7 +24,9 @@ def context_model(plugins: Plugins) -> type[ContextIn]:
 
 
 @functools.lru_cache(maxsize=8)
-def _context_model(offered: tuple[tuple[SelectionFilter, Callable[..., Any]], ...]) -> type[ContextIn]:
+def _context_model(
+    offered: tuple[tuple[SelectionFilter, Callable[..., Any]], ...],
+) -> type[ContextIn]:
     """Return the same model for the same filters: a schema names it once."""
     fields: dict[str, Any] = {item.name: filter_field(item, function) for item, function in offered}
     filters: Any = create_model("KnowledgeFilters", __base__=Body, **fields)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from kb_framework.api import MutationKind
 
 
-def _kind(name: str, target: str, verb: str, help: str, example: str, permission: str = "") -> MutationKind:
+def _kind(
+    name: str, target: str, verb: str, help: str, example: str, permission: str = ""
+) -> MutationKind:
     path = name.replace("_", "-")
     return MutationKind(
         name,
@@ -21,8 +23,21 @@ def _kind(name: str, target: str, verb: str, help: str, example: str, permission
     )
 
 
-DEACTIVATE = _kind("deactivate", "Deactivate", "deactivate", "Take chunks out of every search.", '--query "press release"')
-ACTIVATE = _kind("activate", "Activate", "activate", "Let chunks be found again.", "--tags reviewed", "knowledge.deactivate")
+DEACTIVATE = _kind(
+    "deactivate",
+    "Deactivate",
+    "deactivate",
+    "Take chunks out of every search.",
+    '--query "press release"',
+)
+ACTIVATE = _kind(
+    "activate",
+    "Activate",
+    "activate",
+    "Let chunks be found again.",
+    "--tags reviewed",
+    "knowledge.deactivate",
+)
 RECLASSIFY = _kind(
     "reclassify",
     "Reclassify",

@@ -13,7 +13,14 @@ from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import now
 from kb_knowledge.tables import SOURCE, events
 
-EventType = Literal["deactivated", "activated", "reclassified", "policy_changed", "added_from_research", "deleted_hard"]
+EventType = Literal[
+    "deactivated",
+    "activated",
+    "reclassified",
+    "policy_changed",
+    "added_from_research",
+    "deleted_hard",
+]
 CURATION = ("is_active", "chunk_kind", "usage_policy")
 
 
@@ -43,5 +50,15 @@ def record(
         sa.literal(reason),
         sa.literal(now()),
     ).where(tx.owns(table), where)
-    columns = ["id", "organization_id", "user_id", "chunk_id", "event_type", "before", "after", "reason", "created_at"]
+    columns = [
+        "id",
+        "organization_id",
+        "user_id",
+        "chunk_id",
+        "event_type",
+        "before",
+        "after",
+        "reason",
+        "created_at",
+    ]
     return tx.execute(sa.insert(events).from_select(columns, rows.order_by(table.c.seq))).rowcount

@@ -60,10 +60,13 @@ class ChunkFilters(Question):
         Field(description="Only chunks with all of these words in their text or title."),
     ] = None
     kind: Annotated[Kind | None, Field(description="Only chunks of this kind.")] = None
-    status: Annotated[Status, Field(description="active (the default), inactive or all.")] = "active"
+    status: Annotated[Status, Field(description="active (the default), inactive or all.")] = (
+        "active"
+    )
     policy: Annotated[Policy | None, Field(description="Only chunks with this policy.")] = None
     source_type: Annotated[
-        Annotated[Text, Field(max_length=32)] | None, Field(description="Only chunks from this type of source.")
+        Annotated[Text, Field(max_length=32)] | None,
+        Field(description="Only chunks from this type of source."),
     ] = None
 
 
@@ -77,7 +80,9 @@ class EventFilters(Question):
     user_id: Annotated[Uuid | None, Field(description="Only what this user did.")] = None
     chunk_id: Annotated[Uuid | None, Field(description="Only what happened to this chunk.")] = None
     event_type: Annotated[EventType | None, Field(description="Only events of this type.")] = None
-    since: Annotated[Time | None, Field(description="Not before this time, such as 2026-01-31.")] = None
+    since: Annotated[
+        Time | None, Field(description="Not before this time, such as 2026-01-31.")
+    ] = None
     until: Annotated[Time | None, Field(description="Before this time.")] = None
 
 
@@ -174,11 +179,19 @@ class Caps(Body):
 class ContextIn(Body):
     """A question, and how much knowledge to give with it."""
 
-    query: Annotated[Text, Field(max_length=10_000, description="The question."), AfterValidator(_not_blank)]
-    top_k: Annotated[int, Field(ge=1, le=100, description="How many candidates are looked at, 1 to 100.")] = 20
+    query: Annotated[
+        Text, Field(max_length=10_000, description="The question."), AfterValidator(_not_blank)
+    ]
+    top_k: Annotated[
+        int, Field(ge=1, le=100, description="How many candidates are looked at, 1 to 100.")
+    ] = 20
     caps: Annotated[Caps, Field(description="How many chunks of each kind are used.")] = Caps()
-    max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="How long the prompt may be.")] = 4000
-    pin: Annotated[list[ChunkId], Field(max_length=100, description="Chunks to use in any case.")] = []
+    max_tokens: Annotated[
+        int, Field(ge=1, le=10_000_000, description="How long the prompt may be.")
+    ] = 4000
+    pin: Annotated[
+        list[ChunkId], Field(max_length=100, description="Chunks to use in any case.")
+    ] = []
     exclude: Annotated[list[ChunkId], Field(max_length=1000, description="Chunks not to use.")] = []
 
     @model_validator(mode="after")
@@ -266,7 +279,11 @@ class AnswerIn(Body):
     """What a generator somewhere else made of a snapshot's prompt."""
 
     snapshot_id: OfSnapshot
-    text: Annotated[Text, Field(max_length=1_000_000, description="The answer, with its citations."), AfterValidator(_not_blank)]
+    text: Annotated[
+        Text,
+        Field(max_length=1_000_000, description="The answer, with its citations."),
+        AfterValidator(_not_blank),
+    ]
     model: Annotated[Text, Field(min_length=1, max_length=255, description="What made the answer.")]
 
 

@@ -30,11 +30,15 @@ class Curation(Body):
 
     def differs(self) -> sa.ColumnElement[bool]:
         ((name, value),) = self.values().items()
-        return curated.c[name].is_(not value) if isinstance(value, bool) else curated.c[name] != value
+        return (
+            curated.c[name].is_(not value) if isinstance(value, bool) else curated.c[name] != value
+        )
 
     def record(self, plan: Plan, selected: sa.Select, tx: Tx) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
-        log.record(tx, plan.actor, self.event_type, curated, here, reason=self.reason, after=self.values())
+        log.record(
+            tx, plan.actor, self.event_type, curated, here, reason=self.reason, after=self.values()
+        )
 
     def apply(self, tx: Tx, selected: sa.Select) -> None:
         here = curated.c.seq.in_(selected) & self.differs()
@@ -64,7 +68,11 @@ class Reclassify(Curation):
 
     event_type = "reclassified"
 
-    chunk_kind: Annotated[Kind, Flag("--set-kind"), Field(description="The kind from now on; an angle is a view to write from.")]
+    chunk_kind: Annotated[
+        Kind,
+        Flag("--set-kind"),
+        Field(description="The kind from now on; an angle is a view to write from."),
+    ]
 
     def values(self) -> Mapping[str, Any]:
         return {"chunk_kind": self.chunk_kind}
@@ -78,7 +86,9 @@ class SetPolicy(Curation):
     usage_policy: Annotated[
         Policy,
         Flag("--set-policy"),
-        Field(description="The policy from now on; what is for inspiration only is never stated as fact."),
+        Field(
+            description="The policy from now on; what is for inspiration only is never stated as fact."
+        ),
     ]
 
     def values(self) -> Mapping[str, Any]:

@@ -40,7 +40,9 @@ LIST: Operation[models.ChunksIn, models.ChunkPage] = Operation(
         profile="curate",
         read_only=True,
         idempotent=True,
-        help=("List chunks with their curation, whether they can be found or not. To find text for an answer, search instead."),
+        help=(
+            "List chunks with their curation, whether they can be found or not. To find text for an answer, search instead."
+        ),
     ),
 )
 
@@ -59,7 +61,9 @@ SHOW: Operation[models.ChunkIn, models.ChunkDetail] = Operation(
         render="kb_knowledge.render:chunk",
         examples=(f"kb chunks show {_EXAMPLE}",),
     ),
-    tool=Tool("kb_chunks_show", title="Show a chunk", profile="curate", read_only=True, idempotent=True),
+    tool=Tool(
+        "kb_chunks_show", title="Show a chunk", profile="curate", read_only=True, idempotent=True
+    ),
 )
 
 
@@ -175,7 +179,9 @@ ASK: Operation[models.ContextIn, models.Asked] = Operation(
     Http("POST", "/knowledge/ask"),
     input="kb_knowledge.inputs:context_model",
     output=f"{_MODELS}:Asked",
-    help=("Answer a question with citations; where no generator is configured, the context is the result."),
+    help=(
+        "Answer a question with citations; where no generator is configured, the context is the result."
+    ),
 )
 
 SNAPSHOTS: Operation[PageIn, models.SnapshotPage] = Operation(

@@ -46,7 +46,11 @@ def kb_chunk_columns() -> list[api.ChunkColumn]:
 @hookimpl
 def kb_permissions() -> list[api.Permission]:
     return [
-        api.Permission("knowledge.view", "See chunks, their kinds, policies and events, and make contexts of them.", "viewer"),
+        api.Permission(
+            "knowledge.view",
+            "See chunks, their kinds, policies and events, and make contexts of them.",
+            "viewer",
+        ),
         api.Permission("knowledge.edit", "Change chunks.", "editor"),
         api.Permission("knowledge.deactivate", "Deactivate and activate chunks.", "editor"),
         api.Permission("knowledge.reclassify", "Change the kind of chunks.", "editor"),
@@ -89,7 +93,9 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
 
 
 @hookimpl
-def kb_gate_hits(query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]) -> list[api.Rejection]:
+def kb_gate_hits(
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]
+) -> list[api.Rejection]:
     return services["knowledge_gate"].reject(query.text, hits)
 
 
@@ -121,11 +127,15 @@ def kb_export_tables() -> list[api.ExportTable]:
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
     def named(name: str, help: str, flag: str = "") -> api.SelectionFilter:
-        return api.SelectionFilter(name, f"kb_knowledge.conditions:{name}", help=help, flag=flag, over="chunks")
+        return api.SelectionFilter(
+            name, f"kb_knowledge.conditions:{name}", help=help, flag=flag, over="chunks"
+        )
 
     return [
         named("kind", "Selects chunks of this kind: fact, angle, example or quote."),
-        named("policy", "Selects chunks with this policy: normal, inspiration_only or never_generate."),
+        named(
+            "policy", "Selects chunks with this policy: normal, inspiration_only or never_generate."
+        ),
         named("status", "Selects chunks that are active or inactive, or all of them."),
         named("source_type", "Selects chunks from this type of source."),
         named("source_ref", "Selects chunks from this source."),
@@ -164,21 +174,37 @@ def kb_commands() -> list[api.Command]:
     ]
     return [
         *changes,
-        api.Command("chunks delete", "kb_knowledge.commands:delete", help="Delete a chunk for good.", group="Knowledge"),
+        api.Command(
+            "chunks delete",
+            "kb_knowledge.commands:delete",
+            help="Delete a chunk for good.",
+            group="Knowledge",
+        ),
         api.Command(
             "chunks events",
             "kb_knowledge.commands:list_events",
             help="List events, or write them as lines of JSON.",
             group="Knowledge",
         ),
-        api.Command("ask", "kb_knowledge.ask_commands:ask", help="Answer a question from the knowledge base.", group="Search"),
+        api.Command(
+            "ask",
+            "kb_knowledge.ask_commands:ask",
+            help="Answer a question from the knowledge base.",
+            group="Search",
+        ),
     ]
 
 
 @hookimpl
 def kb_tools() -> list[api.Tool]:
     return [
-        api.Tool("kb_context", "kb_knowledge.tools:context", "Assemble a context", "read", permission="knowledge.view"),
+        api.Tool(
+            "kb_context",
+            "kb_knowledge.tools:context",
+            "Assemble a context",
+            "read",
+            permission="knowledge.view",
+        ),
         api.Tool(
             "kb_ask",
             "kb_knowledge.tools:ask",

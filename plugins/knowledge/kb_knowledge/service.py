@@ -45,7 +45,9 @@ _KINDS = {kind.target.partition(":")[2]: kind.name for kind in CHANGES}
 
 
 class KnowledgeService:
-    def __init__(self, store: Store, plugins: Plugins, mutation: Mutation, settings: KnowledgeSettings) -> None:
+    def __init__(
+        self, store: Store, plugins: Plugins, mutation: Mutation, settings: KnowledgeSettings
+    ) -> None:
         self._store = store
         self._plugins = plugins
         self._mutation = mutation
@@ -61,10 +63,14 @@ class KnowledgeService:
             where = [tx.owns(chunks), *where, *self._visible(tx, actor)]
             source = chunks.join(documents, documents.c.id == chunks.c.document_id)
             total = tx.scalar(sa.select(sa.func.count()).select_from(source).where(*where))
-            numbers = page.cut(sa.select(chunks.c.seq).select_from(source).where(*where).order_by(chunks.c.seq))
+            numbers = page.cut(
+                sa.select(chunks.c.seq).select_from(source).where(*where).order_by(chunks.c.seq)
+            )
             rows = self._rows(tx, curated.c.seq.in_(list(tx.connection.scalars(numbers))))
             hint = None if total else why_empty(tx, {**given, "status": None}, _VALUES, "chunk")
-        return ChunkPage(data=[_summary(row, actor) for row in rows], meta=page.meta(total), hint=hint)
+        return ChunkPage(
+            data=[_summary(row, actor) for row in rows], meta=page.meta(total), hint=hint
+        )
 
     def get(self, asked: ChunkIn, actor: Actor) -> ChunkDetail:
         with self._store.read(actor.organization_id) as tx:
@@ -86,9 +92,14 @@ class KnowledgeService:
 
     def delete(self, asked: DeleteIn, actor: Actor) -> None:
         if not self._settings.hard_delete:
-            raise Forbidden("chunks are not deleted for good here; deactivate them instead", hint="set KB_KNOWLEDGE_HARD_DELETE")
+            raise Forbidden(
+                "chunks are not deleted for good here; deactivate them instead",
+                hint="set KB_KNOWLEDGE_HARD_DELETE",
+            )
         if not asked.confirm:
-            raise InvalidInput("confirm: must be true, because the chunk cannot be brought back", field="confirm")
+            raise InvalidInput(
+                "confirm: must be true, because the chunk cannot be brought back", field="confirm"
+            )
         with self._store.read(actor.organization_id) as tx:
             row = self._one(tx, asked.chunk_id, actor)
         self._run(DELETE_CHUNK.name, DeleteChunk(reason=asked.reason), row, actor)
@@ -130,7 +141,12 @@ def _shown(row: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
     withheld = actor.reader == "model" and row["usage_policy"] == "never_generate"
     content = None if withheld else row["content"]
     source = {name: row[name] or row["metadata"].get(name) for name in SOURCE}
-    return {**row, **source, "content": content, "preview": content[:_PREVIEW] if content is not None else None}
+    return {
+        **row,
+        **source,
+        "content": content,
+        "preview": content[:_PREVIEW] if content is not None else None,
+    }
 
 
 def _summary(row: Mapping[str, Any], actor: Actor) -> ChunkSummary:

@@ -80,7 +80,11 @@ class SnapshotsService:
     def _forget_old(self, tx: Tx) -> None:
         if not self._days:
             return
-        end = (datetime.now(UTC) - timedelta(days=self._days)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        end = (
+            (datetime.now(UTC) - timedelta(days=self._days))
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )
         old = sa.select(snapshots.c.id).where(tx.owns(snapshots), snapshots.c.created_at < end)
         tx.execute(sa.delete(snapshot_chunks).where(snapshot_chunks.c.snapshot_id.in_(old)))
         tx.execute(sa.delete(snapshots).where(tx.owns(snapshots), snapshots.c.created_at < end))
@@ -90,12 +94,16 @@ class SnapshotsService:
 
     def impact(self, asked: AboutChunkIn, actor: Actor) -> SnapshotPage:
         """The snapshots that used a chunk, newest first, also when the chunk is gone."""
-        using = sa.select(snapshot_chunks.c.snapshot_id).where(snapshot_chunks.c.chunk_id == asked.chunk_id)
+        using = sa.select(snapshot_chunks.c.snapshot_id).where(
+            snapshot_chunks.c.chunk_id == asked.chunk_id
+        )
         return self._page(actor, asked.wanted, [snapshots.c.id.in_(using)])
 
     def _page(self, actor: Actor, page: Page, where: list[sa.ColumnElement[bool]]) -> SnapshotPage:
         with self._store.read(actor.organization_id) as tx:
-            total = tx.scalar(sa.select(sa.func.count()).select_from(snapshots).where(tx.owns(snapshots), *where))
+            total = tx.scalar(
+                sa.select(sa.func.count()).select_from(snapshots).where(tx.owns(snapshots), *where)
+            )
             query = (
                 sa.select(snapshots)
                 .where(tx.owns(snapshots), *where)
@@ -124,17 +132,26 @@ class SnapshotsService:
             row = self._one(tx, snapshot_id)
             if row["user_id"] != actor.user_id and not actor.may(_ANSWER_OTHERS):
                 raise Forbidden(
-                    f"another user's snapshot is answered with the permission {_ANSWER_OTHERS}", permission=_ANSWER_OTHERS
+                    f"another user's snapshot is answered with the permission {_ANSWER_OTHERS}",
+                    permission=_ANSWER_OTHERS,
                 )
             if row["answer"] is not None:
-                raise Conflict(f"the snapshot {snapshot_id} has an answer already", snapshot_id=snapshot_id)
+                raise Conflict(
+                    f"the snapshot {snapshot_id} has an answer already", snapshot_id=snapshot_id
+                )
             marked, citations = check_citations(text, self._cited(tx, row["id"]))
             answer = Answer(text=marked, model=model, citations=citations)
-            tx.execute(sa.update(snapshots).where(snapshots.c.seq == row["seq"]).values(answer=answer.model_dump()))
+            tx.execute(
+                sa.update(snapshots)
+                .where(snapshots.c.seq == row["seq"])
+                .values(answer=answer.model_dump())
+            )
         return answer
 
     def _one(self, tx: Tx, snapshot_id: str) -> Mapping[str, Any]:
-        rows = tx.rows(sa.select(snapshots).where(tx.owns(snapshots), snapshots.c.id == snapshot_id))
+        rows = tx.rows(
+            sa.select(snapshots).where(tx.owns(snapshots), snapshots.c.id == snapshot_id)
+        )
         if not rows:
             raise NotFound(f"there is no snapshot {snapshot_id}", snapshot_id=snapshot_id)
         return rows[0]
@@ -143,9 +160,18 @@ class SnapshotsService:
         """What each label of a snapshot stands for."""
         labels = sa.select(snapshot_chunks.c.label, snapshot_chunks.c.chunk_id)
         found = dict(tx.execute(labels.where(snapshot_chunks.c.snapshot_id == snapshot_id)).all())
-        query = sa.select(curated.c.id, curated.c.document_id, curated.c.metadata, documents.c.title, documents.c.path)
+        query = sa.select(
+            curated.c.id,
+            curated.c.document_id,
+            curated.c.metadata,
+            documents.c.title,
+            documents.c.path,
+        )
         query = query.join(documents, documents.c.id == curated.c.document_id)
-        rows = {row["id"]: row for row in tx.rows(query.where(among(curated.c.id, list(found.values()))))}
+        rows = {
+            row["id"]: row
+            for row in tx.rows(query.where(among(curated.c.id, list(found.values()))))
+        }
         cited = {}
         for label, chunk_id in found.items():
             row = rows.get(chunk_id)
@@ -154,15 +180,22 @@ class SnapshotsService:
                 valid=True,
                 chunk_id=chunk_id,
                 title=row["title"] if row else None,
-                citation=citation(row["path"], row["document_id"], row["metadata"]) if row else None,
+                citation=citation(row["path"], row["document_id"], row["metadata"])
+                if row
+                else None,
             )
         return cited
 
 
 def check_citations(text: str, known: Mapping[str, Citation]) -> tuple[str, list[Citation]]:
     """The text with every citation marked that points at nothing, and what it cites, in order."""
-    found = {label: known.get(label) or Citation(label=label, valid=False) for label in _LABEL.findall(text)}
-    marked = _LABEL.sub(lambda match: match.group() if match[1] in known else f"[{match[1]}: {_OUTSIDE}]", text)
+    found = {
+        label: known.get(label) or Citation(label=label, valid=False)
+        for label in _LABEL.findall(text)
+    }
+    marked = _LABEL.sub(
+        lambda match: match.group() if match[1] in known else f"[{match[1]}: {_OUTSIDE}]", text
+    )
     return marked, list(found.values())
 
 

@@ -52,7 +52,9 @@ def handlers(plugins: Plugins) -> list[HTTPRouteHandler]:
 def _lines(steps: Iterable[str | models.Asked]) -> Iterator[bytes]:
     try:
         for step in steps:
-            said = {"text": step} if isinstance(step, str) else {"asked": step.model_dump(mode="json")}
+            said = (
+                {"text": step} if isinstance(step, str) else {"asked": step.model_dump(mode="json")}
+            )
             yield json.dumps(said, ensure_ascii=False).encode() + b"\n"
     except KBError as error:
         said = {"error": error.v1(), "status": error.http_status}

@@ -18,7 +18,10 @@ VERSION = 1
 FILE_MEMBER = re.compile(r"files/([0-9a-f]{2})/(\1[0-9a-f]{62})")
 PART = 1 << 18
 # Members that tell an archive of the other command.
-_OTHER_ARCHIVE = {"kb.sqlite": "it is a backup: kb restore takes it", "documents.ndjson": "it is an export: kb import takes it"}
+_OTHER_ARCHIVE = {
+    "kb.sqlite": "it is a backup: kb restore takes it",
+    "documents.ndjson": "it is an export: kb import takes it",
+}
 _LONGEST_LINE = 256_000_000
 _LONGEST_MANIFEST = 10_000_000
 # Text seldom shrinks to less than a hundredth; what unpacks to more than this was made to fill a disk.
@@ -98,7 +101,9 @@ class ArchiveWriter:
             "files": self._files,
             "damaged": self.damaged[:_NAMED_IN_MANIFEST],
         }
-        yield from self.member(MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()])
+        yield from self.member(
+            MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()]
+        )
         # At the very end as well, where a reader of the stream finds it: see `ArchiveEnd`.
         self._zip.comment = _comment(self.damaged) if self.damaged else b""
         self._zip.close()
@@ -140,7 +145,9 @@ def read_parts(path: Path) -> Iterator[bytes]:
 class ArchiveReader:
     """An archive that has been looked at before anything of it is used: names, sizes, version, check sums."""
 
-    def __init__(self, path: Path, format_name: str, max_bytes: int, members: re.Pattern[str]) -> None:
+    def __init__(
+        self, path: Path, format_name: str, max_bytes: int, members: re.Pattern[str]
+    ) -> None:
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, ValueError) as error:
@@ -167,13 +174,18 @@ class ArchiveReader:
         for info in self._zip.infolist():
             name = info.filename
             # Nothing is ever unpacked to a path that an archive names; a name that is not expected is a reason to stop.
-            if info.orig_filename != name or not (name == MANIFEST or members.fullmatch(name) or FILE_MEMBER.fullmatch(name)):
+            if info.orig_filename != name or not (
+                name == MANIFEST or members.fullmatch(name) or FILE_MEMBER.fullmatch(name)
+            ):
                 if other := _OTHER_ARCHIVE.get(name):
                     raise refused(other)
                 raise refused(f"it holds {info.orig_filename[:100]!r}, which has no place in it")
             if name in seen:
                 raise refused(f"it holds {name} twice")
-            if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            if info.flag_bits & 1 or info.compress_type not in (
+                zipfile.ZIP_STORED,
+                zipfile.ZIP_DEFLATED,
+            ):
                 raise refused(f"{name} is encrypted, or packed in a way that is not used here")
             seen.add(name)
         self.names = seen
@@ -196,15 +208,31 @@ class ArchiveReader:
                 raise refused("its manifest is too large")
             manifest = json.loads(self._zip.read(MANIFEST))
             found, version, members = manifest["format"], manifest["version"], manifest["members"]
-            sums = {name: (str(item["sha256"]), int(item["bytes"])) for name, item in members.items()}
+            sums = {
+                name: (str(item["sha256"]), int(item["bytes"])) for name, item in members.items()
+            }
             count = int(manifest["files"]["count"])
-        except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile, EOFError) as error:
-            raise refused(f"its manifest is missing or cannot be read ({type(error).__name__})") from None
+        except (
+            KeyError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            zipfile.BadZipFile,
+            EOFError,
+        ) as error:
+            raise refused(
+                f"its manifest is missing or cannot be read ({type(error).__name__})"
+            ) from None
         if found != format_name:
             raise refused(f"it is a {found!r}, not a {format_name!r}")
         if version != VERSION:
-            raise refused(f"it has version {version!r} of the format; this program reads version {VERSION}")
-        if set(sums) != {name for name in self.names if name != MANIFEST and not name.startswith("files/")}:
+            raise refused(
+                f"it has version {version!r} of the format; this program reads version {VERSION}"
+            )
+        if set(sums) != {
+            name for name in self.names if name != MANIFEST and not name.startswith("files/")
+        }:
             raise refused("it does not hold what its manifest says")
         if count != len(self.files):
             raise refused(f"it holds {len(self.files)} files, its manifest says {count}")

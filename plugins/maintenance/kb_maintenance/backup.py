@@ -84,11 +84,17 @@ def _check(copy: Path) -> list[dict[str, Any]]:
 
 def _damaged_chunks(connection: sa.Connection) -> list[dict[str, Any]]:
     text = sa.cast(chunks.c.content, sa.LargeBinary)
-    query = sa.select(chunks.c.id, chunks.c.document_id, text.label("content"), chunks.c.content_hash)
+    query = sa.select(
+        chunks.c.id, chunks.c.document_id, text.label("content"), chunks.c.content_hash
+    )
     rows = connection.execute(query, execution_options={"yield_per": _AT_ONCE})
-    changed = [(row.id, row.document_id) for row in rows if is_changed(row.content, row.content_hash)]
+    changed = [
+        (row.id, row.document_id) for row in rows if is_changed(row.content, row.content_hash)
+    ]
     damaged = []
     for chunk_id, number in changed:
-        query = sa.select(documents.c.id, documents.c.title, documents.c.path).where(documents.c.id == number)
+        query = sa.select(documents.c.id, documents.c.title, documents.c.path).where(
+            documents.c.id == number
+        )
         damaged.append(damaged_chunk(chunk_id, connection.execute(query).one()._mapping))
     return damaged

@@ -133,7 +133,10 @@ def import_archive(
         _say_preview(cli, preview)
     try:
         if dry_run or not new:
-            cli.result({"preview": preview, "imported": None}, "nothing is new" if not new else f"{new} rows would be added")
+            cli.result(
+                {"preview": preview, "imported": None},
+                "nothing is new" if not new else f"{new} rows would be added",
+            )
             return 1 if preview["damaged"] else 0
         if not yes and not cli.confirm("Add what is new?", "--yes"):
             return 1
@@ -192,7 +195,9 @@ def restore(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int
     if not path.is_file():
         raise InvalidInput(f"there is no file {file!r}")
     done = restore_backup(cli.bootstrap, cli.plugins, path, force=force)
-    words = f"restored {done['documents']} documents and {done['files']} files of {done['created_at']}"
+    words = (
+        f"restored {done['documents']} documents and {done['files']} files of {done['created_at']}"
+    )
     cli.result(done, words + (f"; what was there is in {done['kept']}" if done["kept"] else ""))
     for message in done["damaged"]:
         cli.say(f"kb: {message}")
@@ -216,22 +221,30 @@ def migrate_store(sqlite_path: str, postgres_url: str | None = None, *, cli: Cli
     from kb_maintenance.moving import move_store
 
     with cli.counting("copying") as advance:
-        done = move_store(cli.bootstrap, cli.plugins, Path(sqlite_path).expanduser(), postgres_url, advance)
+        done = move_store(
+            cli.bootstrap, cli.plugins, Path(sqlite_path).expanduser(), postgres_url, advance
+        )
     words = f"copied and compared {done['documents']} documents with {done['chunks']} chunks and {done['vectors']} vectors"
     cli.result(done, f"{words}: {done['rows']} rows in {len(done['tables'])} tables")
     if cli.json:
         return
     files = done["files"]
     if files["missing"]:
-        cli.say(f"kb: {files['missing']} of {files['wanted']} stored files are not where KB_FILES_URL or KB_DATA_DIR says")
+        cli.say(
+            f"kb: {files['missing']} of {files['wanted']} stored files are not where KB_FILES_URL or KB_DATA_DIR says"
+        )
         if files["folder"]:
             cli.say(f"    copy them from {files['folder']}")
     elif files["wanted"]:
-        cli.say(f"kb: the {files['wanted']} stored files are no part of the database: keep them where they are")
+        cli.say(
+            f"kb: the {files['wanted']} stored files are no part of the database: keep them where they are"
+        )
     cli.say(f"kb: set KB_DATABASE_URL to use it: {done['database']}")
 
 
-def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = False, cli: Cli) -> None:
+def reindex(
+    *, embedder: str | None = None, compact: Annotated[bool, Flag] = False, cli: Cli
+) -> None:
     """Embed all chunks anew beside the vectors in use, which are replaced at the end. Interrupted, it goes on the next time.
 
     Parameters
@@ -247,14 +260,22 @@ def reindex(*, embedder: str | None = None, compact: Annotated[bool, Flag] = Fal
     kb reindex --compact
     """
     if compact and embedder:
-        raise ConfigInvalid("--compact keeps the vectors as they are; it does not go with --embedder")
+        raise ConfigInvalid(
+            "--compact keeps the vectors as they are; it does not go with --embedder"
+        )
     stopped = cli.interruptible("searches use the vectors from before; the same command continues")
     with stopped, cli.counting("compacting" if compact else "embedding") as advance:
-        while not (done := cli.engine.compact() if compact else cli.engine.reindex(embedder=embedder))["finished"]:
+        while not (
+            done := cli.engine.compact() if compact else cli.engine.reindex(embedder=embedder)
+        )["finished"]:
             advance(done["done"], done["total"])
     if compact:
         before, after = done["before"], done["after"]
-        words = f"the vector index has {after['bytes']} bytes, it had {before['bytes']}" if after else "there are no vectors"
+        words = (
+            f"the vector index has {after['bytes']} bytes, it had {before['bytes']}"
+            if after
+            else "there are no vectors"
+        )
         cli.result(done, words)
         return
     cli.result(done, f"{done['done']} chunks embedded with {done['model']}")
@@ -279,7 +300,9 @@ def _read(path: Path) -> Iterator[bytes]:
             yield part
 
 
-def _counted(parts: Iterable[bytes], advance: Callable[[int, int | None], None], total: int) -> Iterator[bytes]:
+def _counted(
+    parts: Iterable[bytes], advance: Callable[[int, int | None], None], total: int
+) -> Iterator[bytes]:
     done = 0
     for part in parts:
         yield part

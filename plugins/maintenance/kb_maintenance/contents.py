@@ -78,14 +78,19 @@ class Contents:
     @property
     def tables(self) -> list[str]:
         names = (
-            name.removeprefix("tables/").removesuffix(".ndjson") for name in self.archive.names if name.startswith("tables/")
+            name.removeprefix("tables/").removesuffix(".ndjson")
+            for name in self.archive.names
+            if name.startswith("tables/")
         )
         return sorted(names)
 
     def entries(self) -> Generator[Entry, None, None]:
         """Documents with their chunks. Both members are in the order of documents, so neither need be held in memory."""
         # What is left open by a refusal would keep the archive open.
-        with closing(self._checked(DOCUMENTS, _Document)) as found, closing(self._checked(CHUNKS, _Chunk)) as waiting:
+        with (
+            closing(self._checked(DOCUMENTS, _Document)) as found,
+            closing(self._checked(CHUNKS, _Chunk)) as waiting,
+        ):
             chunk = next(waiting, None)
             last = 0
             for document in found:
@@ -93,7 +98,9 @@ class Contents:
                     raise refused(f"document {document['id']} is not in its place")
                 last = document["id"]
                 if document["file"] and document["file"] not in self.archive.files:
-                    self.damaged.append(_lost(document, is_damaged=document["file"] in self.archive.damaged))
+                    self.damaged.append(
+                        _lost(document, is_damaged=document["file"] in self.archive.damaged)
+                    )
                     document["file"] = None
                 own: list[dict[str, Any]] = []
                 while chunk is not None and chunk["document_id"] == last:
@@ -124,7 +131,9 @@ class Contents:
             for number, row in enumerate(lines, 1):
                 if problem := too_much_json(row.get("metadata")):
                     # It costs its own metadata, not the document, and not the import.
-                    row["metadata"] = {PROBLEM: f"this was left out when it was imported: it was {problem}"}
+                    row["metadata"] = {
+                        PROBLEM: f"this was left out when it was imported: it was {problem}"
+                    }
                 try:
                     model.model_validate(row)
                 except ValidationError as error:

@@ -30,37 +30,60 @@ class TableCopy:
         self._names = [column.name for column in source.c]
         self._key = [column.name for column in source.primary_key]
         self._is_json = [isinstance(target.c[name].type, sa.JSON) for name in self._names]
-        self._insert = sa.insert(target).values({name: self._bound(number, name) for number, name in enumerate(self._names)})
+        self._insert = sa.insert(target).values(
+            {name: self._bound(number, name) for number, name in enumerate(self._names)}
+        )
 
     def count(self, connection: sa.Connection) -> int:
         """How many rows either side has."""
-        return connection.execute(sa.select(sa.func.count()).select_from(sa.table(self.name))).scalar_one()
+        return connection.execute(
+            sa.select(sa.func.count()).select_from(sa.table(self.name))
+        ).scalar_one()
 
-    def read(self, connection: sa.Connection, after: Position | None, limit: int) -> tuple[list[Sequence[Any]], Position | None]:
+    def read(
+        self, connection: sa.Connection, after: Position | None, limit: int
+    ) -> tuple[list[Sequence[Any]], Position | None]:
         """The next rows of the source, and where they end."""
         # Where there is no key, SQLite numbers the rows.
-        key = [self._source.c[name] for name in self._key] or [sa.literal_column("rowid", sa.Integer)]
-        plain = [sa.type_coerce(column, sa.Integer if isinstance(column.type, sa.Integer) else sa.Text) for column in key]
+        key = [self._source.c[name] for name in self._key] or [
+            sa.literal_column("rowid", sa.Integer)
+        ]
+        plain = [
+            sa.type_coerce(column, sa.Integer if isinstance(column.type, sa.Integer) else sa.Text)
+            for column in key
+        ]
         query = sa.select(*self._columns(self._source), *plain).order_by(*key).limit(limit)
         if after is not None:
-            query = query.where(sa.tuple_(*plain) > sa.tuple_(*after) if len(key) > 1 else plain[0] > after[0])
+            query = query.where(
+                sa.tuple_(*plain) > sa.tuple_(*after) if len(key) > 1 else plain[0] > after[0]
+            )
         rows = connection.execute(query).all()
         width = len(self._names)
         return [row[:width] for row in rows], list(rows[-1][width:]) if rows else None
 
     def write(self, connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> None:
-        connection.execute(self._insert, [{f"v{number}": value for number, value in enumerate(row)} for row in rows])
+        connection.execute(
+            self._insert,
+            [{f"v{number}": value for number, value in enumerate(row)} for row in rows],
+        )
 
-    def check_sum(self, connection: sa.Connection, *, of_target: bool, at_once: int) -> Iterator[int | CheckSum]:
+    def check_sum(
+        self, connection: sa.Connection, *, of_target: bool, at_once: int
+    ) -> Iterator[int | CheckSum]:
         """Numbers of rows as they are read, then the check sum: SHA-256 over the rows, as JSON, in the order of their key."""
         table = self.target if of_target else self._source
         key = [table.c[name] for name in self._key]
         # Text in the order of its bytes, as in SQLite, whatever the language of the database.
-        ordered = [column.collate("C") if of_target and isinstance(column.type, sa.String) else column for column in key]
+        ordered = [
+            column.collate("C") if of_target and isinstance(column.type, sa.String) else column
+            for column in key
+        ]
         query = sa.select(*self._columns(table)).order_by(*ordered)
         digest, count = hashlib.sha256(), 0
         lines: list[bytes] = []
-        for part in connection.execute(query, execution_options={"yield_per": at_once}).partitions(at_once):
+        for part in connection.execute(query, execution_options={"yield_per": at_once}).partitions(
+            at_once
+        ):
             for row in part:
                 line = self._line(row)
                 if key:
@@ -76,9 +99,11 @@ class TableCopy:
     def _columns(self, table: sa.Table) -> list[sa.ColumnElement[Any]]:
         """JSON as the text that it is, since there a null of JSON differs from none; the rest as values of the target's types."""
         return [
-            (sa.cast(table.c[name], sa.Text) if is_json else sa.type_coerce(table.c[name], _generic(self.target.c[name]))).label(
-                f"c{number}"
-            )
+            (
+                sa.cast(table.c[name], sa.Text)
+                if is_json
+                else sa.type_coerce(table.c[name], _generic(self.target.c[name]))
+            ).label(f"c{number}")
             for number, (name, is_json) in enumerate(zip(self._names, self._is_json, strict=True))
         ]
 
@@ -110,7 +135,11 @@ def _plain(value: Any) -> Any:
         return {"decimal": str(value.normalize())}
     if isinstance(value, date | time):
         return {"time": value.isoformat()}
-    return value if value is None or isinstance(value, str | int | float | bool) else {"text": str(value)}
+    return (
+        value
+        if value is None or isinstance(value, str | int | float | bool)
+        else {"text": str(value)}
+    )
 
 
 def reflected(connection: sa.Connection, names: Sequence[str]) -> Mapping[str, sa.Table]:

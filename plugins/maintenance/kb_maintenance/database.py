@@ -30,7 +30,9 @@ class DatabaseCheck:
     def check(self) -> Iterator[Finding]:
         engine = self._store.engine
         if engine.read_only:
-            yield Finding("warning", "database", f"the database can only be read: {engine.read_only}")
+            yield Finding(
+                "warning", "database", f"the database can only be read: {engine.read_only}"
+            )
         else:
             yield Finding("ok", "driver", ", ".join(engine.describe().values()))
         sound = True
@@ -68,7 +70,9 @@ class DatabaseCheck:
         owners = list(tx.connection.scalars(sa.select(organizations.c.id)))
         indexed = sum(tx.text_index(owner).maintenance.count() for owner in owners)
         if indexed != count:
-            yield Finding("error", "full text", f"{indexed} chunks are indexed, {count} exist", _REPAIR)
+            yield Finding(
+                "error", "full text", f"{indexed} chunks are indexed, {count} exist", _REPAIR
+            )
 
     def _other_embedder(self, tx: Tx) -> Iterator[Finding]:
         other = None if self._embedding.problem else self._embedding.mismatch(tx)

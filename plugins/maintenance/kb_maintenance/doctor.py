@@ -70,7 +70,9 @@ class DoctorService:
         finally:
             self._one_run.release()
 
-    def _continue_alone(self, name: str, begin: Callable[[_Run], Iterator[Event]]) -> dict[str, Any]:
+    def _continue_alone(
+        self, name: str, begin: Callable[[_Run], Iterator[Event]]
+    ) -> dict[str, Any]:
         now = time.monotonic()
         run = self._runs.get(name)
         if run is None or now - run.seen > _ABANDONED_SECONDS:
@@ -160,7 +162,9 @@ class DoctorService:
     def _failed(self, check: Check, error: Exception) -> Finding:
         """Return the finding for a check that raised, which names its plugin."""
         if not isinstance(error, (PluginFailed, *_STORAGE)):
-            error = self._plugins.report(self._plugins.registry(Check).plugin_of(check.name), "kb_checks", error)
+            error = self._plugins.report(
+                self._plugins.registry(Check).plugin_of(check.name), "kb_checks", error
+            )
         hint = (error.hint or "") if isinstance(error, KBError) else ""
         return Finding("error", check.name, str(error), hint)
 

@@ -73,7 +73,9 @@ def _files_set_aside(cli: Cli) -> list[str]:
         files = open_files(cli.plugins.file_stores, files_url, cli.bootstrap.data_dir)
         keys = files.keys()
         folder = files.set_aside(keys)
-        return [f"the database was missing: moved {len(keys)} stored files to {folder}; kb add reads them again from elsewhere"]
+        return [
+            f"the database was missing: moved {len(keys)} stored files to {folder}; kb add reads them again from elsewhere"
+        ]
     return []
 
 

@@ -52,11 +52,17 @@ class ExportService:
             yield from write_files(writer, files, self._integrity)
             space = active_space(tx)
             yield from writer.finish(
-                {"created_at": now(), "program": __version__, "embedding_model": space.model if space else None}
+                {
+                    "created_at": now(),
+                    "program": __version__,
+                    "embedding_model": space.model if space else None,
+                }
             )
 
 
-def _document_lines(tx: Tx, files: dict[str, Mapping[str, Any]], damaged: list[dict[str, Any]]) -> Iterator[bytes]:
+def _document_lines(
+    tx: Tx, files: dict[str, Mapping[str, Any]], damaged: list[dict[str, Any]]
+) -> Iterator[bytes]:
     """The documents; `files` is given the stored file of each."""
     table = table_here(tx, "documents")
     assert table is not None
@@ -78,14 +84,18 @@ def _chunk_lines(tx: Tx, damaged: list[dict[str, Any]]) -> Iterator[bytes]:
     # One document after the other: to sort all chunks at once, a database may hold all their text in memory.
     for found in export_rows(tx, of_documents, ("id",), lost=[]):
         for document in found:
-            for rows in export_rows(tx, table, ("chunk_index", "seq"), table.c.document_id == document["id"], lost=lost):
+            for rows in export_rows(
+                tx, table, ("chunk_index", "seq"), table.c.document_id == document["id"], lost=lost
+            ):
                 changed = [row for row in rows if is_changed(row["content"], row["content_hash"])]
                 damaged += [damaged_chunk(row["id"], document) for row in changed]
                 yield b"".join(map(to_line, rows))
     damaged += _unreadable("chunks", lost)
 
 
-def _lines(tx: Tx, name: str, order: tuple[str, ...], damaged: list[dict[str, Any]]) -> Iterator[bytes]:
+def _lines(
+    tx: Tx, name: str, order: tuple[str, ...], damaged: list[dict[str, Any]]
+) -> Iterator[bytes]:
     table = table_here(tx, name)
     assert table is not None
     lost: list[int] = []

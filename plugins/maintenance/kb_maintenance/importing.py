@@ -15,7 +15,14 @@ from kb_files.api import FILE, forget
 from kb_models.api import NO_EMBEDDING, Embedding, embedded_text
 
 from kb_framework.api import Actor, Changes, ExportTable, resolve
-from kb_framework.errors import Busy, EmbedderUnavailable, InvalidInput, MutationRefused, NotFound, PayloadTooLarge
+from kb_framework.errors import (
+    Busy,
+    EmbedderUnavailable,
+    InvalidInput,
+    MutationRefused,
+    NotFound,
+    PayloadTooLarge,
+)
 from kb_framework.files import Files, Staged
 from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
@@ -101,7 +108,14 @@ class ImportService:
             run = self._runs.get(place)
             if run is None:
                 contents = self._open(import_id, actor)
-                run = self._runs[place] = _Run(contents, self._store, self._files, self._plugins, self._mutation, self._embedding)
+                run = self._runs[place] = _Run(
+                    contents,
+                    self._store,
+                    self._files,
+                    self._plugins,
+                    self._mutation,
+                    self._embedding,
+                )
             end = time.monotonic() + _STEP_SECONDS
             try:
                 for _ in run.steps(actor):
@@ -145,7 +159,9 @@ class ImportService:
             damaged=[],
         )
         with self._store.read(actor.organization_id) as tx:
-            ignored = _compare_documents(tx, contents, preview) | self._compare_tables(tx, contents, preview)
+            ignored = _compare_documents(tx, contents, preview) | self._compare_tables(
+                tx, contents, preview
+            )
         preview.ignored = sorted(ignored)
         preview.damaged = contents.damaged
         return preview
@@ -177,7 +193,9 @@ def _compare_documents(tx: Tx, contents: Contents, preview: Preview) -> set[str]
             _count(preview.documents, found.state, 1)
             _count(preview.chunks, found.state, len(found.chunks))
             if found.state != "identical" and len(preview.sample) < _SAMPLE:
-                sample = Sample(id=found.document["id"], title=found.document["title"], state=found.state)
+                sample = Sample(
+                    id=found.document["id"], title=found.document["title"], state=found.state
+                )
                 preview.sample.append(sample)
             ignored |= unknown_columns(targets[0], found.document)
             for chunk in found.chunks:
@@ -189,7 +207,13 @@ class _Run:
     """An import under way. What it remembers is how far it is; what counts is in the database."""
 
     def __init__(
-        self, contents: Contents, store: Store, files: Files, plugins: Plugins, mutation: Mutation, embedding: Embedding
+        self,
+        contents: Contents,
+        store: Store,
+        files: Files,
+        plugins: Plugins,
+        mutation: Mutation,
+        embedding: Embedding,
     ) -> None:
         self.contents = contents
         self._mutation = mutation
@@ -248,7 +272,9 @@ class _Run:
         with self._store.read(actor.organization_id) as tx:
             new = [found for found in compare(tx, _targets(tx), batch) if found.state == "new"]
         texts = {
-            chunk["content_hash"]: embedded_text(found.document["title"], chunk["content"], chunk["metadata"])
+            chunk["content_hash"]: embedded_text(
+                found.document["title"], chunk["content"], chunk["metadata"]
+            )
             for found in new
             for chunk in found.chunks
         }
@@ -290,7 +316,14 @@ class _Run:
             vectors |= dict(zip(part, encoded, strict=True)) if encoded else {}
         return vectors
 
-    def _write(self, tx: Tx, batch: list[Entry], vectors: dict[str, bytes], staged: dict[str, Staged], actor: Actor) -> None:
+    def _write(
+        self,
+        tx: Tx,
+        batch: list[Entry],
+        vectors: dict[str, bytes],
+        staged: dict[str, Staged],
+        actor: Actor,
+    ) -> None:
         targets = _targets(tx)
         try:
             space = self._embedding.space_for_writing(tx) if vectors else None
@@ -306,10 +339,14 @@ class _Run:
                 rows = [for_table(targets[1], chunk) for chunk in found.chunks]
                 try:
                     with tx.savepoint() if self._mutation.guards_additions else nullcontext():
-                        number = insert_archived(tx, targets, values, found.document["tags"], rows, vectors, space)
+                        number = insert_archived(
+                            tx, targets, values, found.document["tags"], rows, vectors, space
+                        )
                         self._mutation.require_addition(tx, actor, number)
                 except MutationRefused as error:
-                    self._refused[archived] = Refused(id=archived, title=found.document["title"], error=error.message)
+                    self._refused[archived] = Refused(
+                        id=archived, title=found.document["title"], error=error.message
+                    )
                     continue
                 added.append(number)
                 self._chunks += len(rows)
@@ -321,7 +358,11 @@ class _Run:
             chosen = sa.select(documents.c.id).where(among(documents.c.id, added))
             self._plugins.documents_changed(Changes("added", actor, chosen, len(added)), tx)
         # Not the files of documents that were refused.
-        kept = set(tx.connection.scalars(sa.select(documents.c.file).where(among(documents.c.file, list(staged)))))
+        kept = set(
+            tx.connection.scalars(
+                sa.select(documents.c.file).where(among(documents.c.file, list(staged)))
+            )
+        )
         tx.execute(sa.delete(file_removals).where(among(file_removals.c.key, kept)))
         forget(tx, FILE, list(kept))
         self._files.publish(*(staged[key] for key in kept))
@@ -345,9 +386,15 @@ class _Run:
                 if adapted is None or adapted.get("document_id") == _LEFT_OUT:
                     continue
                 values = dict(adapted)
-                if "id" in values and tx.scalar(sa.select(table.c.id).where(table.c.id == values["id"])) is not None:
+                if (
+                    "id" in values
+                    and tx.scalar(sa.select(table.c.id).where(table.c.id == values["id"]))
+                    is not None
+                ):
                     del values["id"]
-                tx.execute(sa.insert(table).values({**values, "organization_id": tx.organization_id}))
+                tx.execute(
+                    sa.insert(table).values({**values, "organization_id": tx.organization_id})
+                )
                 if "id" in values and _is_counted(table):
                     tx.engine.numbers_given(tx.connection, table)
                 self._rows[item.name] = self._rows.get(item.name, 0) + 1
@@ -392,7 +439,11 @@ def _row_batches(contents: Contents, item: ExportTable) -> Iterator[list[dict[st
 
 def _known(tx: Tx, table: sa.Table, item: ExportTable, rows: list[dict[str, Any]]) -> set[Any]:
     key = table.c[item.key]
-    return set(tx.connection.scalars(sa.select(key).where(tx.owns(table), among(key, [row[item.key] for row in rows]))))
+    return set(
+        tx.connection.scalars(
+            sa.select(key).where(tx.owns(table), among(key, [row[item.key] for row in rows]))
+        )
+    )
 
 
 def _count(difference: Difference, state: str, number: int) -> None:

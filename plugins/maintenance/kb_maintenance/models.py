@@ -10,7 +10,12 @@ from kb_framework.validation import Body, Model, Text
 
 
 class ReindexIn(Body):
-    embedder: Annotated[Text, Field(min_length=1, description="Another embedder than the configured one.")] | None = None
+    embedder: (
+        Annotated[
+            Text, Field(min_length=1, description="Another embedder than the configured one.")
+        ]
+        | None
+    ) = None
 
 
 class Reindexed(Model):

@@ -31,7 +31,14 @@ from kb_framework.storage.migrations import UNFINISHED_COPY, require_current
 from kb_framework.storage.open import open_engine
 from kb_framework.storage.spaces import Space, active_space, create_space
 from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, embedding_spaces, migrations, now, organizations
+from kb_framework.storage.tables import (
+    chunks,
+    documents,
+    embedding_spaces,
+    migrations,
+    now,
+    organizations,
+)
 from kb_maintenance.copying import CheckSum, Position, TableCopy, reflected
 
 Advance = Callable[[int, int | None], None]
@@ -50,7 +57,12 @@ _DERIVED = {migrations.name, embedding_spaces.name, *DERIVED_TABLES}
 
 
 def move_store(
-    bootstrap: Bootstrap, plugins: Plugins, source: Path, url: str | None, advance: Advance, at_once: int = AT_ONCE
+    bootstrap: Bootstrap,
+    plugins: Plugins,
+    source: Path,
+    url: str | None,
+    advance: Advance,
+    at_once: int = AT_ONCE,
 ) -> dict[str, Any]:
     """Copy everything, compare it, and say what there is."""
     plugins.require_all_loaded()
@@ -65,14 +77,18 @@ def move_store(
         raise InvalidInput(f"there is no file {str(source)!r}")
     if running_engine(dataclasses.replace(bootstrap, data_dir=source.parent), PATIENT_SECONDS):
         raise Conflict(
-            f"an engine serves {source.parent}: what it writes meanwhile would stay behind", hint="stop kb serve first"
+            f"an engine serves {source.parent}: what it writes meanwhile would stay behind",
+            hint="stop kb serve first",
         )
     origin = Store(SqliteEngine(source, host.busy_timeout))
     # Nothing is written into the source, but nobody else may write meanwhile: it would stay behind.
     with closing(origin), origin.write() as tx:
         require_current(tx, plugin_steps(plugins))
         if problems := tx.engine.check(tx.connection):
-            raise StoreUnusable(f"the database is damaged: {problems[0]}", hint="kb doctor --repair, or restore a backup first")
+            raise StoreUnusable(
+                f"the database is damaged: {problems[0]}",
+                hint="kb doctor --repair, or restore a backup first",
+            )
         stored_files = _stored_files(tx, host, plugins, source)
         with closing(_open_target(settings, plugins, _fingerprint(tx))) as target:
             done = _Copy(tx, target, advance, at_once).run()
@@ -82,7 +98,9 @@ def move_store(
 def _address(host: HostSettings, url: str | None) -> DatabaseUrl:
     if url is None:
         if host.database_url is None:
-            raise ConfigInvalid("no target database given", hint="give its address, or set KB_DATABASE_URL")
+            raise ConfigInvalid(
+                "no target database given", hint="give its address, or set KB_DATABASE_URL"
+            )
         return host.database_url
     if not url.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("the address of the database must begin with postgresql://")
@@ -91,17 +109,33 @@ def _address(host: HostSettings, url: str | None) -> DatabaseUrl:
 
 def _fingerprint(tx: Tx) -> str:
     """Which database this is, in which state: only a copy of the same may be gone on with."""
-    steps = tx.execute(sa.select(migrations).order_by(migrations.c.plugin, migrations.c.version)).all()
+    steps = tx.execute(
+        sa.select(migrations).order_by(migrations.c.plugin, migrations.c.version)
+    ).all()
     owners = tx.execute(sa.select(organizations).order_by(organizations.c.id)).all()
-    return hashlib.sha256(json.dumps([[list(row) for row in rows] for rows in (steps, owners)]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([[list(row) for row in rows] for rows in (steps, owners)]).encode()
+    ).hexdigest()
 
 
 def _stored_files(tx: Tx, host: HostSettings, plugins: Plugins, source: Path) -> dict[str, Any]:
     """Files are no part of a database: how many documents' files are not yet where the configured storage is."""
-    wanted = set(tx.connection.scalars(sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()))
-    missing = wanted - open_files(plugins.file_stores, host.files_url, host.data_dir).keys() if wanted else set()
+    wanted = set(
+        tx.connection.scalars(
+            sa.select(documents.c.file).where(documents.c.file.is_not(None)).distinct()
+        )
+    )
+    missing = (
+        wanted - open_files(plugins.file_stores, host.files_url, host.data_dir).keys()
+        if wanted
+        else set()
+    )
     here = missing & LocalFiles(source.parent / "files").keys() if missing else set()
-    return {"wanted": len(wanted), "missing": len(missing), "folder": str(source.parent / "files") if here else None}
+    return {
+        "wanted": len(wanted),
+        "missing": len(missing),
+        "folder": str(source.parent / "files") if here else None,
+    }
 
 
 def _open_target(settings: Settings, plugins: Plugins, fingerprint: str) -> Store:
@@ -136,7 +170,10 @@ def _rows_of_a_new_one(settings: Settings, plugins: Plugins) -> dict[str, int]:
         host = settings.host.model_copy(update={"database_url": None, "data_dir": Path(folder)})
         new = dataclasses.replace(settings, host=host)
         with closing(open_store(new, plugins)) as store, store.read() as tx:
-            counts = {name: tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) for name in _own_tables(tx)}
+            counts = {
+                name: tx.scalar(sa.select(sa.func.count()).select_from(sa.table(name)))
+                for name in _own_tables(tx)
+            }
     return {name: count for name, count in counts.items() if count}
 
 
@@ -145,7 +182,11 @@ def _own_tables(tx: Tx) -> list[str]:
     kinds = tx.connection.exec_driver_sql("PRAGMA main.table_list").all()
     # They are called after the virtual table.
     virtual = tuple(f"{row[1]}_" for row in kinds if row[2] == "virtual")
-    return [row[1] for row in kinds if row[2] == "table" and not row[1].startswith(("sqlite_", *virtual))]
+    return [
+        row[1]
+        for row in kinds
+        if row[2] == "table" and not row[1].startswith(("sqlite_", *virtual))
+    ]
 
 
 def _begun(tx: Tx) -> str | None:
@@ -157,7 +198,9 @@ def _begun(tx: Tx) -> str | None:
 def _begin(tx: Tx, made: Mapping[str, int], fingerprint: str) -> str:
     _require_empty(tx, made)
     # What migrations made here gives way to what they made there.
-    for table in reversed([*reflected(tx.connection, sorted(made.keys() - {migrations.name})).values()]):
+    for table in reversed(
+        [*reflected(tx.connection, sorted(made.keys() - {migrations.name})).values()]
+    ):
         tx.execute(sa.delete(table))
     _positions.create(tx.connection)
     mark = {"plugin": UNFINISHED_COPY, "version": 1, "name": fingerprint, "applied_at": now()}
@@ -168,7 +211,12 @@ def _begin(tx: Tx, made: Mapping[str, int], fingerprint: str) -> str:
 def _require_empty(tx: Tx, made: Mapping[str, int]) -> None:
     """There may be as many rows as a new knowledge base has."""
     for name in sorted(sa.inspect(tx.connection).get_table_names()):
-        some = sa.select(sa.literal(1)).select_from(sa.table(name)).limit(made.get(name, 0) + 1).subquery()
+        some = (
+            sa.select(sa.literal(1))
+            .select_from(sa.table(name))
+            .limit(made.get(name, 0) + 1)
+            .subquery()
+        )
         if tx.scalar(sa.select(sa.func.count()).select_from(some)) > made.get(name, 0):
             words = f"the database is not empty: there are rows in {name}; nothing was changed"
             raise Conflict(words, hint="give an empty database")
@@ -221,8 +269,15 @@ class _Copy:
                 {column.name for column in there[name].c} if name in there else set()
             )
             if missing:
-                what = f"the columns {', '.join(sorted(missing))} of {name}" if name in there else f"the table {name}"
-                raise StoreUnusable(f"nothing here knows {what}, so it would be lost", hint="install the plugin that made it")
+                what = (
+                    f"the columns {', '.join(sorted(missing))} of {name}"
+                    if name in there
+                    else f"the table {name}"
+                )
+                raise StoreUnusable(
+                    f"nothing here knows {what}, so it would be lost",
+                    hint="install the plugin that made it",
+                )
         return [TableCopy(here[name], there[name]) for name in there]
 
     def _copy_rows(self, table: TableCopy) -> None:
@@ -240,19 +295,29 @@ class _Copy:
 
         def batch(tx: Tx, after: Position | None) -> tuple[Position | None, int]:
             rows = self._numbers(after)
-            found = self._source.vector_index(space.index_name).read([row[0] for row in rows], anywhere=True)
+            found = self._source.vector_index(space.index_name).read(
+                [row[0] for row in rows], anywhere=True
+            )
             for owner in {row[1] for row in rows}:
-                mine = [(number, found[number]) for number, whose in rows if whose == owner and number in found]
+                mine = [
+                    (number, found[number])
+                    for number, whose in rows
+                    if whose == owner and number in found
+                ]
                 tx.vector_index(there.index_name, owner).add(mine)
             return [rows[-1][0]] if rows else None, len(rows)
 
         self._in_batches(_VECTORS, batch)
 
     def _numbers(self, after: Position | None) -> Sequence[Any]:
-        query = sa.select(chunks.c.seq, chunks.c.organization_id).where(chunks.c.seq > (after[0] if after else 0))
+        query = sa.select(chunks.c.seq, chunks.c.organization_id).where(
+            chunks.c.seq > (after[0] if after else 0)
+        )
         return self._source.execute(query.order_by(chunks.c.seq).limit(self._at_once)).all()
 
-    def _in_batches(self, name: str, batch: Callable[[Tx, Position | None], tuple[Position | None, int]]) -> None:
+    def _in_batches(
+        self, name: str, batch: Callable[[Tx, Position | None], tuple[Position | None, int]]
+    ) -> None:
         """Each batch and the note of how far it came are one transaction."""
         mine = _positions.c.name == name
         last: Position | None = []
@@ -282,18 +347,38 @@ class _Copy:
     def _settle(self) -> None:
         """Numbers go on after those that were ever given, and what has moved by writing here is what it was there."""
         has_given = sa.inspect(self._source.connection).has_table("sqlite_sequence")
-        given = dict(self._source.connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()) if has_given else {}
-        revisions = self._source.execute(sa.select(organizations.c.id, organizations.c.revision)).all()
+        given = (
+            dict(
+                self._source.connection.exec_driver_sql(
+                    "SELECT name, seq FROM sqlite_sequence"
+                ).all()
+            )
+            if has_given
+            else {}
+        )
+        revisions = self._source.execute(
+            sa.select(organizations.c.id, organizations.c.revision)
+        ).all()
         with self._target.write() as tx:
             for table in self._tables:
                 key = list(table.target.primary_key)
-                if len(key) == 1 and isinstance(key[0].type, sa.Integer) and (self._counts[table.name] or table.name in given):
+                if (
+                    len(key) == 1
+                    and isinstance(key[0].type, sa.Integer)
+                    and (self._counts[table.name] or table.name in given)
+                ):
                     tx.engine.numbers_given(tx.connection, table.target, given.get(table.name, 0))
             for owner, revision in revisions:
-                tx.execute(sa.update(organizations).where(organizations.c.id == owner).values(revision=revision))
+                tx.execute(
+                    sa.update(organizations)
+                    .where(organizations.c.id == owner)
+                    .values(revision=revision)
+                )
 
     def _compared(self, table: TableCopy) -> CheckSum:
-        here = self._sum(table.check_sum(self._source.connection, of_target=False, at_once=self._at_once))
+        here = self._sum(
+            table.check_sum(self._source.connection, of_target=False, at_once=self._at_once)
+        )
         with self._target.read() as tx:
             there = self._sum(table.check_sum(tx.connection, of_target=True, at_once=self._at_once))
         return _same(table.name, here, there)
@@ -313,7 +398,9 @@ class _Copy:
                     counts[side_number] += len(found)
                     for number in sorted(found):
                         sums[side_number].update(number.to_bytes(8) + found[number])
-        here, copied = (CheckSum(count, digest.hexdigest()) for count, digest in zip(counts, sums, strict=True))
+        here, copied = (
+            CheckSum(count, digest.hexdigest()) for count, digest in zip(counts, sums, strict=True)
+        )
         return _same(_VECTORS, here, copied)
 
     def _sum(self, steps: Iterator[int | CheckSum]) -> CheckSum:
@@ -330,7 +417,11 @@ class _Copy:
 
 def _same(name: str, here: CheckSum, there: CheckSum) -> CheckSum:
     if here != there:
-        what = f"{there.rows} rows instead of {here.rows}" if here.rows != there.rows else "other values"
+        what = (
+            f"{there.rows} rows instead of {here.rows}"
+            if here.rows != there.rows
+            else "other values"
+        )
         raise StoreUnusable(
             f"the copy of {name} is not the same: it has {what}",
             hint="was one of the databases written meanwhile? begin again with an empty database; the source is as it was",

@@ -41,7 +41,11 @@ def kb_routes() -> list[api.Routes]:
 
 @hookimpl
 def kb_export_tables() -> list[api.ExportTable]:
-    return [api.ExportTable("jobs", table="jobs", key="uuid", adapt="kb_maintenance.importing:adapt_job")]
+    return [
+        api.ExportTable(
+            "jobs", table="jobs", key="uuid", adapt="kb_maintenance.importing:adapt_job"
+        )
+    ]
 
 
 @hookimpl
@@ -50,19 +54,53 @@ def kb_commands() -> list[api.Command]:
         return api.Command(name, f"kb_maintenance.commands:{function}", help=help, group=group)
 
     return [
-        api.Command("doctor", "kb_maintenance.doctor_commands:doctor", "Check everything, and say what to do.", "Engine"),
-        command("export", "export", "Documents", "Write documents, files, chunks, tags and jobs to one archive."),
-        command("import", "import_archive", "Documents", "Add what an archive holds and is not here yet."),
-        command("backup", "backup", "Engine", "Write a copy of everything, while others go on writing."),
-        command("restore", "restore", "Engine", "Put a backup in the place of the data folder's content."),
-        command("migrate-store", "migrate_store", "Engine", "Copy a SQLite database into an empty PostgreSQL database."),
-        command("reindex", "reindex", "Engine", "Embed all chunks anew, or make the vector index smaller."),
+        api.Command(
+            "doctor",
+            "kb_maintenance.doctor_commands:doctor",
+            "Check everything, and say what to do.",
+            "Engine",
+        ),
+        command(
+            "export",
+            "export",
+            "Documents",
+            "Write documents, files, chunks, tags and jobs to one archive.",
+        ),
+        command(
+            "import",
+            "import_archive",
+            "Documents",
+            "Add what an archive holds and is not here yet.",
+        ),
+        command(
+            "backup", "backup", "Engine", "Write a copy of everything, while others go on writing."
+        ),
+        command(
+            "restore",
+            "restore",
+            "Engine",
+            "Put a backup in the place of the data folder's content.",
+        ),
+        command(
+            "migrate-store",
+            "migrate_store",
+            "Engine",
+            "Copy a SQLite database into an empty PostgreSQL database.",
+        ),
+        command(
+            "reindex",
+            "reindex",
+            "Engine",
+            "Embed all chunks anew, or make the vector index smaller.",
+        ),
     ]
 
 
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
-    names = "export_archive upload_import apply_import discard_import download_backup reindex compact"
+    names = (
+        "export_archive upload_import apply_import discard_import download_backup reindex compact"
+    )
     return [api.ClientMethod(name, f"kb_maintenance.client:{name}") for name in names.split()]
 
 

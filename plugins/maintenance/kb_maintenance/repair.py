@@ -24,7 +24,9 @@ Event = str | Progress
 class Repair:
     """Repair derived data. Each transaction leaves things better, so that a repair may end after any of them."""
 
-    def __init__(self, store: Store, embedding: Embedding = NO_EMBEDDING, batch: int = _BATCH) -> None:
+    def __init__(
+        self, store: Store, embedding: Embedding = NO_EMBEDDING, batch: int = _BATCH
+    ) -> None:
         self._store = store
         self._embedding = embedding
         self._batch = batch
@@ -46,21 +48,35 @@ class Repair:
         known = sa.select(documents.c.id)
         with self._store.write() as tx:
             for table, words in ((chunks, "chunks"), (document_tags, "tags")):
-                gone = tx.execute(sa.delete(table).where(table.c.document_id.not_in(known))).rowcount
+                gone = tx.execute(
+                    sa.delete(table).where(table.c.document_id.not_in(known))
+                ).rowcount
                 done += [f"removed {gone} {words} of documents that do not exist"] if gone else []
             if done:
                 tx.corpus_changed(everywhere=True)
         return done
 
     def _counts(self) -> list[str]:
-        found = sa.select(sa.func.count()).where(chunks.c.document_id == documents.c.id).scalar_subquery()
+        found = (
+            sa.select(sa.func.count())
+            .where(chunks.c.document_id == documents.c.id)
+            .scalar_subquery()
+        )
         with self._store.write() as tx:
             query = sa.select(documents.c.id, documents.c.chunk_count, found.label("found"))
             wrong = tx.execute(query.where(documents.c.chunk_count != found)).all()
-            tx.execute(sa.update(documents).where(documents.c.chunk_count != found).values(chunk_count=found))
+            tx.execute(
+                sa.update(documents)
+                .where(documents.c.chunk_count != found)
+                .values(chunk_count=found)
+            )
         return [
             f"document {row.id} has {row.found} chunks, not {row.chunk_count}: corrected"
-            + ("; what is missing comes back when its file is added again" if row.found < row.chunk_count else "")
+            + (
+                "; what is missing comes back when its file is added again"
+                if row.found < row.chunk_count
+                else ""
+            )
             for row in wrong
         ]
 

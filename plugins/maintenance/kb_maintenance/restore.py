@@ -16,7 +16,13 @@ from kb_sqlite.api import SqliteEngine, dbapi2, forget_accelerator
 from sqlalchemy import exc
 
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.data_folder import finish_switch, remove_leftovers, switch, sync_tree, working_folder
+from kb_framework.data_folder import (
+    finish_switch,
+    remove_leftovers,
+    switch,
+    sync_tree,
+    working_folder,
+)
 from kb_framework.errors import Conflict
 from kb_framework.files import Files, Mismatch, copy_verified, open_files
 from kb_framework.plugins import Plugins
@@ -27,11 +33,15 @@ from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.backup import DATABASE, FORMAT
 
 
-def restore_backup(bootstrap: Bootstrap, plugins: Plugins, backup: Path, *, force: bool) -> dict[str, Any]:
+def restore_backup(
+    bootstrap: Bootstrap, plugins: Plugins, backup: Path, *, force: bool
+) -> dict[str, Any]:
     """Unpack and verify beside the data folder, then switch; what was there is kept in a folder of its own."""
     data_dir = bootstrap.data_dir
     if bootstrap.engine_url:
-        raise Conflict("a backup is restored into a folder of this machine", hint="unset KB_ENGINE_URL")
+        raise Conflict(
+            "a backup is restored into a folder of this machine", hint="unset KB_ENGINE_URL"
+        )
     if running_engine(bootstrap, PATIENT_SECONDS):
         raise Conflict(f"an engine serves {data_dir}", hint="stop kb serve first")
     if data_dir.is_dir():
@@ -39,13 +49,17 @@ def restore_backup(bootstrap: Bootstrap, plugins: Plugins, backup: Path, *, forc
     files_url = load_settings(bootstrap).host.files_url
     occupied = (data_dir / DATABASE).exists() or any((data_dir / "files").glob("??/*"))
     if occupied and not force:
-        raise Conflict(f"{data_dir} is not empty", hint="--force replaces what is there, and keeps it beside")
+        raise Conflict(
+            f"{data_dir} is not empty", hint="--force replaces what is there, and keeps it beside"
+        )
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     remove_leftovers(data_dir)
     with working_folder(data_dir, ".restore-") as unpacked:
         found = _unpack(backup, unpacked)
         if files_url:
-            _send(LocalFiles(unpacked / "files"), open_files(plugins.file_stores, files_url, data_dir))
+            _send(
+                LocalFiles(unpacked / "files"), open_files(plugins.file_stores, files_url, data_dir)
+            )
             shutil.rmtree(unpacked / "files", ignore_errors=True)
         sync_tree(unpacked)
         kept = data_dir / f"replaced-{now().replace(':', '')}"
@@ -78,7 +92,9 @@ def _verify(folder: Path, damaged: set[str]) -> dict[str, Any]:
             if problems:
                 raise refused(f"its database is damaged: {problems[0]}")
             count = connection.scalar(sa.select(sa.func.count()).select_from(documents))
-            rows = connection.execute(sa.select(documents).where(documents.c.file.is_not(None)).order_by(documents.c.id))
+            rows = connection.execute(
+                sa.select(documents).where(documents.c.file.is_not(None)).order_by(documents.c.id)
+            )
             wanted = [row._mapping for row in rows]
         stored = LocalFiles(folder / "files").keys()
         lost = [row for row in wanted if row["file"] not in stored]
@@ -91,7 +107,12 @@ def _verify(folder: Path, damaged: set[str]) -> dict[str, Any]:
     finally:
         engine.close()
     told = [_lost(row, is_damaged=row["file"] in damaged) for row in lost]
-    return {"documents": count or 0, "files": len(stored), "missing_files": len(lost), "damaged": told}
+    return {
+        "documents": count or 0,
+        "files": len(stored),
+        "missing_files": len(lost),
+        "damaged": told,
+    }
 
 
 def _record_lost(connection: sa.Connection, keys: set[str]) -> None:
@@ -102,14 +123,21 @@ def _record_lost(connection: sa.Connection, keys: set[str]) -> None:
     if not sa.inspect(connection).has_table(damage.name):
         return
     known = set(connection.scalars(sa.select(damage.c.key).where(damage.c.kind == FILE)))
-    rows = [{"kind": FILE, "key": key, "problem": "is missing", "found_at": now()} for key in sorted(keys - known)]
+    rows = [
+        {"kind": FILE, "key": key, "problem": "is missing", "found_at": now()}
+        for key in sorted(keys - known)
+    ]
     if rows:
         connection.execute(sa.insert(damage), rows)
 
 
 def _lost(document: Mapping[Any, Any], *, is_damaged: bool) -> str:
     """Name a document that is restored without its file."""
-    problem = "is damaged in the backup" if is_damaged else "was missing or damaged when the backup was made"
+    problem = (
+        "is damaged in the backup"
+        if is_damaged
+        else "was missing or damaged when the backup was made"
+    )
     return f"the stored file of {named_document(document)} {problem}; its text was restored. Add the original again (kb add)"
 
 

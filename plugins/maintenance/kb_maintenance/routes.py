@@ -30,21 +30,38 @@ def _download(parts: Iterator[bytes], filename: str) -> Stream:
     return Stream(itertools.chain([first], parts), media_type="application/zip", headers=headers)
 
 
-@get("/export", sync_to_thread=True, media_type="application/zip", opt={"permission": "maintenance.export"})
+@get(
+    "/export",
+    sync_to_thread=True,
+    media_type="application/zip",
+    opt={"permission": "maintenance.export"},
+)
 def get_export(exports: NamedDependency[ExportService], actor: NamedDependency[Actor]) -> Stream:
     """Documents, files, chunks, tags and jobs in one archive, as they are at this moment."""
     return _download(exports.parts(actor), "export.kbz")
 
 
-@get("/backup", sync_to_thread=True, media_type="application/zip", opt={"permission": "engine.operate"})
+@get(
+    "/backup",
+    sync_to_thread=True,
+    media_type="application/zip",
+    opt={"permission": "engine.operate"},
+)
 def get_backup(backups: NamedDependency[BackupService]) -> Stream:
     """The whole database and its files, as they are at this moment."""
     return _download(backups.parts(), "backup.kbb")
 
 
-@post("/import", status_code=HTTP_200_OK, opt={"permission": "maintenance.import", "body": "bytes"}, request_max_body_size=None)
+@post(
+    "/import",
+    status_code=HTTP_200_OK,
+    opt={"permission": "maintenance.import", "body": "bytes"},
+    request_max_body_size=None,
+)
 async def upload_import(
-    request: Request[Any, Any, Any], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]
+    request: Request[Any, Any, Any],
+    imports: NamedDependency[ImportService],
+    actor: NamedDependency[Actor],
 ) -> Preview:
     """Send an archive as the request's body; what it holds that is not here yet. Nothing is added before it is applied."""
     import_id, path = await to_thread.run_sync(imports.receive, actor)
@@ -61,25 +78,45 @@ async def upload_import(
     return await to_thread.run_sync(imports.preview, import_id, actor)
 
 
-@post("/import/{import_id:uuid}/apply", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "maintenance.import"})
-def apply_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]) -> Imported:
+@post(
+    "/import/{import_id:uuid}/apply",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "maintenance.import"},
+)
+def apply_import(
+    import_id: FromPath[UUID],
+    imports: NamedDependency[ImportService],
+    actor: NamedDependency[Actor],
+) -> Imported:
     """Add what is new, for about a second; ask again until it is finished."""
     return imports.apply(str(import_id), actor)
 
 
 @delete("/import/{import_id:uuid}", sync_to_thread=True, opt={"permission": "maintenance.import"})
-def discard_import(import_id: FromPath[UUID], imports: NamedDependency[ImportService], actor: NamedDependency[Actor]) -> None:
+def discard_import(
+    import_id: FromPath[UUID],
+    imports: NamedDependency[ImportService],
+    actor: NamedDependency[Actor],
+) -> None:
     """Forget an uploaded archive."""
     imports.discard(str(import_id), actor)
 
 
-@post("/reindex", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+@post(
+    "/reindex", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"}
+)
 def reindex(data: JSONBody[ReindexIn], reindexing: NamedDependency[ReindexService]) -> Reindexed:
     """Embed all chunks anew beside the vectors in use, for about a second; ask again until it is finished."""
     return reindexing.reindex(data.embedder)
 
 
-@post("/reindex/compact", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+@post(
+    "/reindex/compact",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "engine.operate"},
+)
 def compact(reindexing: NamedDependency[ReindexService]) -> Compacted:
     """Move the vectors to an index without holes, for about a second; ask again until it is finished."""
     return reindexing.compact()
@@ -91,7 +128,12 @@ def get_doctor(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
     return doctor.report()
 
 
-@post("/doctor/repair", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+@post(
+    "/doctor/repair",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "engine.operate"},
+)
 def repair(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
     """Make full text, vectors, counts and file records anew where they are wrong; what was done, and what the doctor says now.
 
@@ -100,7 +142,12 @@ def repair(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
     return doctor.repair()
 
 
-@post("/doctor/deep", sync_to_thread=True, status_code=HTTP_200_OK, opt={"permission": "engine.operate"})
+@post(
+    "/doctor/deep",
+    sync_to_thread=True,
+    status_code=HTTP_200_OK,
+    opt={"permission": "engine.operate"},
+)
 def check_all(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
     """Check every stored file and every chunk against its hash, then everything else.
 
@@ -109,4 +156,15 @@ def check_all(doctor: NamedDependency[DoctorService]) -> dict[str, Any]:
     return doctor.check_all()
 
 
-handlers = [get_doctor, repair, check_all, get_export, get_backup, upload_import, apply_import, discard_import, reindex, compact]
+handlers = [
+    get_doctor,
+    repair,
+    check_all,
+    get_export,
+    get_backup,
+    upload_import,
+    apply_import,
+    discard_import,
+    reindex,
+    compact,
+]

@@ -38,7 +38,9 @@ def _written(value: Any) -> Any:
 
 def for_table(table: sa.Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a line that the table has a column for."""
-    return {name: _read(value) for name, value in row.items() if name in table.c and name not in _LOCAL}
+    return {
+        name: _read(value) for name, value in row.items() if name in table.c and name not in _LOCAL
+    }
 
 
 def _read(value: Any) -> Any:
@@ -52,14 +54,20 @@ def unknown_columns(table: sa.Table, row: Mapping[str, Any]) -> set[str]:
 
 
 def export_rows(
-    tx: Tx, table: sa.Table, order: Sequence[str], *conditions: sa.ColumnElement[bool], lost: list[int] | None = None
+    tx: Tx,
+    table: sa.Table,
+    order: Sequence[str],
+    *conditions: sa.ColumnElement[bool],
+    lost: list[int] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """The organization's rows, some at a time. With `lost`, rows of a damaged file are left out, and their number noted there."""
     columns = [table.c[name] for name in order]
     query = sa.select(table).where(tx.owns(table), *conditions)
     last: dict[str, Any] | None = None
     try:
-        result = tx.connection.execute(query.order_by(*columns), execution_options={"yield_per": _AT_ONCE})
+        result = tx.connection.execute(
+            query.order_by(*columns), execution_options={"yield_per": _AT_ONCE}
+        )
         for part in result.mappings().partitions(_AT_ONCE):
             rows = [dict(row) for row in part]
             last = rows[-1]
@@ -68,11 +76,15 @@ def export_rows(
         if lost is None or tx.engine.name != "sqlite":
             raise
         if last is not None:
-            query = query.where(sa.tuple_(*columns) > sa.tuple_(*(sa.literal(last[name]) for name in order)))
+            query = query.where(
+                sa.tuple_(*columns) > sa.tuple_(*(sa.literal(last[name]) for name in order))
+            )
         yield from _readable(tx, table, query, lost)
 
 
-def _readable(tx: Tx, table: sa.Table, query: sa.Select, lost: list[int]) -> Iterator[list[dict[str, Any]]]:
+def _readable(
+    tx: Tx, table: sa.Table, query: sa.Select, lost: list[int]
+) -> Iterator[list[dict[str, Any]]]:
     """The rows that can be read: a range of row numbers in which one cannot is halved, down to that row."""
     number = sa.literal_column(f'"{table.name}".rowid', sa.Integer)
     ranges = [(1, _highest(tx, table))]
@@ -93,7 +105,9 @@ def _readable(tx: Tx, table: sa.Table, query: sa.Select, lost: list[int]) -> Ite
 
 
 def _highest(tx: Tx, table: sa.Table) -> int:
-    given = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name").bindparams(name=table.name)
+    given = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name").bindparams(
+        name=table.name
+    )
     for query in (sa.text(f'SELECT max(rowid) FROM "{table.name}"'), given):
         try:
             return tx.scalar(query) or 1
@@ -104,7 +118,9 @@ def _highest(tx: Tx, table: sa.Table) -> int:
 
 def tags_of(tx: Tx, document_ids: Iterable[int]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {number: [] for number in document_ids}
-    query = sa.select(document_tags.c.document_id, document_tags.c.tag).order_by(document_tags.c.tag)
+    query = sa.select(document_tags.c.document_id, document_tags.c.tag).order_by(
+        document_tags.c.tag
+    )
     for number, tag in tx.execute(query.where(among(document_tags.c.document_id, list(found)))):
         found[number].append(tag)
     return found

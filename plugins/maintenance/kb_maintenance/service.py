@@ -20,7 +20,9 @@ _STEP_SECONDS = 1.0
 
 
 class ReindexService:
-    def __init__(self, store: Store, doctor: DoctorService, embedding: Embedding = NO_EMBEDDING) -> None:
+    def __init__(
+        self, store: Store, doctor: DoctorService, embedding: Embedding = NO_EMBEDDING
+    ) -> None:
         self._store = store
         self._doctor = doctor
         self._embedding = embedding
@@ -67,9 +69,20 @@ class ReindexService:
         before = self._before
         if before and before.slots <= before.needed:
             size = _size(before)
-            return Compacted(finished=True, done=before.rows, total=before.rows, model=None, before=size, after=size)
+            return Compacted(
+                finished=True,
+                done=before.rows,
+                total=before.rows,
+                model=None,
+                before=size,
+                after=size,
+            )
         step = self._step("copy", self._embedding, copy=True)
-        return Compacted(**_fields(step), before=_size(before), after=_size(self._fill()) if step.finished else None)
+        return Compacted(
+            **_fields(step),
+            before=_size(before),
+            after=_size(self._fill()) if step.finished else None,
+        )
 
     def _fill(self) -> VectorFill | None:
         with self._store.read() as tx:
@@ -106,4 +119,8 @@ def _fields(step: Step) -> dict:
 
 
 def _size(fill: VectorFill | None) -> IndexSize | None:
-    return IndexSize(rows=fill.rows, share_in_use=round(fill.share, 4), bytes=fill.bytes) if fill else None
+    return (
+        IndexSize(rows=fill.rows, share_in_use=round(fill.share, 4), bytes=fill.bytes)
+        if fill
+        else None
+    )

@@ -9,5 +9,7 @@ from kb_framework.settings import Section, WholeNumber
 
 class MaintenanceSettings(Section):
     max_import_bytes: WholeNumber = Field(
-        50_000_000_000, ge=1_000_000, description="An archive that holds more than this, unpacked, is not imported."
+        50_000_000_000,
+        ge=1_000_000,
+        description="An archive that holds more than this, unpacked, is not imported.",
     )

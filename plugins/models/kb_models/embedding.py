@@ -41,7 +41,11 @@ class Embedding:
 
     def _choose(self, name: str) -> None:
         self._chosen: Chosen[EmbedderObject] = Chosen(
-            self._plugins, self._plugins.registry(Embedder), self._build, name, variable="KB_EMBEDDER"
+            self._plugins,
+            self._plugins.registry(Embedder),
+            self._build,
+            name,
+            variable="KB_EMBEDDER",
         )
         self._advice = LanguageAdvice(self)
         self._warned = False
@@ -56,7 +60,11 @@ class Embedding:
 
     def others(self) -> Iterator[Embedding]:
         """Yield the same with each other embedder that there is."""
-        return (self.named(item.name) for item in self._plugins.registry(Embedder) if item.name != self.name)
+        return (
+            self.named(item.name)
+            for item in self._plugins.registry(Embedder)
+            if item.name != self.name
+        )
 
     @property
     def name(self) -> str:
@@ -145,7 +153,11 @@ class Embedding:
         except EmbedderUnavailable as error:
             if not self._warned:
                 # One warning for all writes: the text is kept and found by its words.
-                log.warning("stored without vectors, to be found by words only: %s; %s", error.message, error.hint)
+                log.warning(
+                    "stored without vectors, to be found by words only: %s; %s",
+                    error.message,
+                    error.hint,
+                )
                 self._warned = True
             raise
 

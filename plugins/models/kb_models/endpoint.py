@@ -105,7 +105,9 @@ class Endpoint:
     def _address(self) -> SplitResult:
         parts = urlsplit(self._url)
         path = parts.path.rstrip("/") or "/v1"
-        return parts._replace(path=path if path.endswith(self._path) else f"{path}{self._path}", fragment="")
+        return parts._replace(
+            path=path if path.endswith(self._path) else f"{path}{self._path}", fragment=""
+        )
 
     @property
     def shown(self) -> str:
@@ -149,13 +151,19 @@ class Endpoint:
         end = time.monotonic() + self._timeout
         try:
             with closing(self._response(body, end)) as response:
-                parts = self._parts(response, end, limit if response.status_code == 200 else _ERROR_BYTES)
+                parts = self._parts(
+                    response, end, limit if response.status_code == 200 else _ERROR_BYTES
+                )
                 if response.status_code == 200:
                     yield from parts
                     return None
-                return _Refusal(response.status_code, response.headers.get("Retry-After"), b"".join(parts))
+                return _Refusal(
+                    response.status_code, response.headers.get("Retry-After"), b"".join(parts)
+                )
         except (httpx.TimeoutException, TimeoutError):
-            raise self.failure(f"did not answer within {self._timeout:g} seconds ({self._variables.timeout})") from None
+            raise self.failure(
+                f"did not answer within {self._timeout:g} seconds ({self._variables.timeout})"
+            ) from None
         except httpx.ProtocolError as error:
             raise self.failure(f"does not speak HTTP: {type(error).__name__}") from None
         except httpx.TransportError as error:
@@ -173,7 +181,9 @@ class Endpoint:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         timeouts = {"timeout": _TimeLeft(end)}
-        request = httpx.Request("POST", self._address.geturl(), headers=headers, content=body, extensions=timeouts)
+        request = httpx.Request(
+            "POST", self._address.geturl(), headers=headers, content=body, extensions=timeouts
+        )
         try:
             return self._transport.handle_request(request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
@@ -204,21 +214,29 @@ class Endpoint:
 
     def failure(self, what: str) -> KBError:
         return self._failed(
-            f"the {self._noun} endpoint {self.shown} {what}", hint="try again later; kb config shows its settings"
+            f"the {self._noun} endpoint {self.shown} {what}",
+            hint="try again later; kb config shows its settings",
         )
 
     def _refusal(self, answer: _Refusal) -> KBError:
         words = self._words(answer.body)
-        message = f"the {self._noun} endpoint {self.shown} answered {answer.status}" + (f": {words}" if words else "")
+        message = f"the {self._noun} endpoint {self.shown} answered {answer.status}" + (
+            f": {words}" if words else ""
+        )
         if answer.status in _REFUSED:
             return self._refused(message)
         if answer.status in {401, 403}:
             return self._failed(message, hint=f"check {self._variables.key}")
         if answer.status == 404:
-            return self._failed(message, hint=f"check {self._variables.url} and {self._variables.model}")
+            return self._failed(
+                message, hint=f"check {self._variables.url} and {self._variables.model}"
+            )
         if 300 <= answer.status < 400:
             # The key must not follow to wherever an answer points.
-            return self._failed(message, hint=f"redirects are not followed: set {self._variables.url} to the final address")
+            return self._failed(
+                message,
+                hint=f"redirects are not followed: set {self._variables.url} to the final address",
+            )
         return self._failed(message, hint="try again later")
 
     def _words(self, body: bytes) -> str:

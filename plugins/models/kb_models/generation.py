@@ -44,5 +44,7 @@ class Generation:
 
     def _named(self, name: str) -> Chosen[GeneratorObject]:
         if name not in self._chosen:
-            self._chosen[name] = Chosen(self._plugins, self._plugins.registry(Generator), self._build, name)
+            self._chosen[name] = Chosen(
+                self._plugins, self._plugins.registry(Generator), self._build, name
+            )
         return self._chosen[name]

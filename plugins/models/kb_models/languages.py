@@ -42,7 +42,9 @@ class LanguageAdvice:
 
 def count_languages(tx: Tx, *conditions: sa.ColumnElement[bool]) -> dict[str, int]:
     """Return the number of documents in each language, as far as it is known."""
-    count = sa.select(documents.c.lang, sa.func.count()).where(documents.c.lang.is_not(None), *conditions)
+    count = sa.select(documents.c.lang, sa.func.count()).where(
+        documents.c.lang.is_not(None), *conditions
+    )
     return {row[0]: row[1] for row in tx.execute(count.group_by(documents.c.lang))}
 
 
@@ -50,14 +52,25 @@ def advise(counts: Mapping[str, int], embedding: Embedding) -> str | None:
     known = embedding.languages
     if known is None:
         return None
-    unknown = {language: count for language, count in counts.items() if language.partition("-")[0] not in known}
+    unknown = {
+        language: count
+        for language, count in counts.items()
+        if language.partition("-")[0] not in known
+    }
     number = sum(unknown.values())
     if number < _FEWEST or number < _SHARE * sum(counts.values()):
         return None
     most = max(unknown, key=lambda language: unknown[language])
     share = f"{number / sum(counts.values()):.0%}"
     words = f"{share} of the documents are in languages that the embedder {embedding.name!r} does not know, mostly {most!r}"
-    better = next((other for other in embedding.others() if most.partition("-")[0] in (other.languages or ())), None)
+    better = next(
+        (
+            other
+            for other in embedding.others()
+            if most.partition("-")[0] in (other.languages or ())
+        ),
+        None,
+    )
     if better is None:
         return f"{words}: they are found by their words only"
     first = f"{better.problem}; then " if better.problem else ""

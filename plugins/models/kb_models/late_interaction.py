@@ -36,13 +36,21 @@ class LateInteraction:
         nearness = self._nearness(query.text, [texts.get(hit.chunk, "") for hit in hits])
         floor = min(nearness)
         gains = [(value - floor) / ((1.0 - floor) or 1.0) for value in nearness]
-        scored = [hit._replace(score=(1 - _SHARE) * hit.score + _SHARE * gain) for hit, gain in zip(hits, gains, strict=True)]
+        scored = [
+            hit._replace(score=(1 - _SHARE) * hit.score + _SHARE * gain)
+            for hit, gain in zip(hits, gains, strict=True)
+        ]
         return sorted(scored, key=lambda hit: -hit.score)
 
     def _texts(self, numbers: list[int], tx: Tx) -> dict[int, str]:
         query = sa.select(chunks.c.seq, documents.c.title, chunks.c.content, chunks.c.metadata)
-        query = query.join(documents, documents.c.id == chunks.c.document_id).where(among(chunks.c.seq, numbers))
-        return {row.seq: embedded_text(row.title, row.content, row.metadata) for row in tx.execute(query)}
+        query = query.join(documents, documents.c.id == chunks.c.document_id).where(
+            among(chunks.c.seq, numbers)
+        )
+        return {
+            row.seq: embedded_text(row.title, row.content, row.metadata)
+            for row in tx.execute(query)
+        }
 
     def _nearness(self, question: str, texts: list[str]) -> list[float]:
         """For each text the mean, over the words of the question, of how near its nearest word comes; 1 is all of them."""
@@ -60,7 +68,10 @@ class LateInteraction:
         # Frequent words have short vectors, and say little.
         weights = lengths / (lengths.sum() or 1.0)
         columns = ([places[token] for token in tokens] for tokens in cut)
-        return [float(weights @ nearness[:, chosen].max(axis=1)) if chosen else 0.0 for chosen in columns]
+        return [
+            float(weights @ nearness[:, chosen].max(axis=1)) if chosen else 0.0
+            for chosen in columns
+        ]
 
     def _directions(self, tokens: list[int], np: Any) -> tuple[Any, Any]:
         vectors = self._model.token_vectors(tokens)

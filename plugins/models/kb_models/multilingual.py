@@ -12,7 +12,9 @@ from kb_models.onnx_model import OnnxModel, missing_packages
 class Multilingual:
     model = "multilingual/use-v3-int8"
     dimensions = MULTILINGUAL.dimensions
-    languages = frozenset({"ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"})
+    languages = frozenset(
+        {"ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"}
+    )
 
     def __init__(self, host_settings: HostSettings) -> None:
         self._data_dir = host_settings.data_dir

@@ -52,7 +52,11 @@ def _fingerprint(file: Path, tokenizer: Path | None) -> str:
     # Large models keep their weights in a second file.
     weights = [file.with_name(file.name + suffix) for suffix in ("_data", ".data")]
     digest = hashlib.sha256()
-    for path in [file, *(path for path in weights if path.is_file()), *([tokenizer] if tokenizer else [])]:
+    for path in [
+        file,
+        *(path for path in weights if path.is_file()),
+        *([tokenizer] if tokenizer else []),
+    ]:
         size = path.stat().st_size
         digest.update(f"{size}\n".encode())
         with path.open("rb") as opened:

@@ -59,7 +59,9 @@ class OnnxModel:
     def dimensions(self) -> int:
         if self._width is None:
             declared = self._output(self._loaded()).shape[-1:]
-            self._width = int(declared[0] if declared and isinstance(declared[0], int) else len(self._run("a")))
+            self._width = int(
+                declared[0] if declared and isinstance(declared[0], int) else len(self._run("a"))
+            )
         return self._width
 
     def encode(self, texts: list[str]) -> list[bytes]:
@@ -110,7 +112,9 @@ class OnnxModel:
                 from onnxruntime_extensions import get_library_path
 
                 options.register_custom_ops_library(get_library_path())
-            session = onnxruntime.InferenceSession(str(self._file), options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(
+                str(self._file), options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # noqa: BLE001 - these libraries raise plain exceptions of their own
             raise self._unusable(f"cannot be loaded: {_first_line(error)}") from None
         self._check_inputs(session, takes_text=takes_text)
@@ -119,10 +123,15 @@ class OnnxModel:
     def _check_inputs(self, session: Any, *, takes_text: bool) -> None:
         inputs = {item.name: item.type for item in session.get_inputs()}
         if takes_text and list(inputs.values()) != ["tensor(string)"]:
-            raise self._unusable("does not take texts themselves", hint="give its tokenizer.json: KB_EMBEDDINGS_TOKENIZER_FILE")
+            raise self._unusable(
+                "does not take texts themselves",
+                hint="give its tokenizer.json: KB_EMBEDDINGS_TOKENIZER_FILE",
+            )
         unknown = sorted(inputs.keys() - {"input_ids", "attention_mask", "token_type_ids"})
         if not takes_text and unknown:
-            raise self._unusable(f"wants inputs that a tokenizer does not give: {', '.join(unknown)}")
+            raise self._unusable(
+                f"wants inputs that a tokenizer does not give: {', '.join(unknown)}"
+            )
 
     # Running
 
@@ -143,10 +152,14 @@ class OnnxModel:
             raise self._unusable(f"cannot be run: {_first_line(error)}") from None
         if found.ndim == 3:
             # A vector per token: their mean, without those that the mask leaves out.
-            weights = np.ones(found.shape[1]) if mask is None else np.asarray(mask, dtype=np.float64)
+            weights = (
+                np.ones(found.shape[1]) if mask is None else np.asarray(mask, dtype=np.float64)
+            )
             return weights @ found[0] / (weights.sum() or 1.0)
         if found.ndim != 2 or len(found) != 1:
-            raise self._unusable(f"gives an output of shape {list(found.shape)}, which is not one vector per text or token")
+            raise self._unusable(
+                f"gives an output of shape {list(found.shape)}, which is not one vector per text or token"
+            )
         return found[0]
 
     def _feed(self, session: Any, text: str) -> tuple[dict[str, Any], list[int] | None]:
@@ -155,12 +168,21 @@ class OnnxModel:
         inputs = session.get_inputs()
         if self._tokenizer is None:
             shape = (1,) * (len(inputs[0].shape) or 1)
-            return {inputs[0].name: np.array([text[:_MAX_CHARACTERS]], dtype=object).reshape(shape)}, None
+            return {
+                inputs[0].name: np.array([text[:_MAX_CHARACTERS]], dtype=object).reshape(shape)
+            }, None
         limit = self._tokenizer.truncation["max_length"] * _CHARACTERS_PER_TOKEN
         encoding = self._tokenizer.encode(text[:limit])
-        given = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids}
+        given = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
         kinds = {"tensor(int32)": np.int32}
-        feed = {item.name: np.array([given[item.name]], dtype=kinds.get(item.type, np.int64)) for item in inputs}
+        feed = {
+            item.name: np.array([given[item.name]], dtype=kinds.get(item.type, np.int64))
+            for item in inputs
+        }
         return feed, encoding.attention_mask
 
     def _unusable(self, what: str, hint: str | None = None) -> EmbedderUnavailable:

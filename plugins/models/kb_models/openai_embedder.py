@@ -30,7 +30,12 @@ class OpenAIEmbedder:
         self._endpoint = Endpoint(
             "embeddings",
             "/embeddings",
-            Variables("KB_EMBEDDINGS_URL", "KB_EMBEDDINGS_MODEL", "KB_EMBEDDINGS_API_KEY", "KB_EMBEDDINGS_TIMEOUT"),
+            Variables(
+                "KB_EMBEDDINGS_URL",
+                "KB_EMBEDDINGS_MODEL",
+                "KB_EMBEDDINGS_API_KEY",
+                "KB_EMBEDDINGS_TIMEOUT",
+            ),
             url=settings.url,
             key=settings.api_key.get_secret_value() if settings.api_key else "",
             timeout=settings.timeout,
@@ -82,7 +87,9 @@ class OpenAIEmbedder:
         try:
             rows = json.loads(body)["data"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise self._endpoint.failure("gave an answer that is not a list of embeddings") from None
+            raise self._endpoint.failure(
+                "gave an answer that is not a list of embeddings"
+            ) from None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise self._endpoint.failure("gave an answer that is not a list of embeddings")
         if len(rows) != count:
@@ -90,7 +97,9 @@ class OpenAIEmbedder:
         if any("index" in row for row in rows):
             places = [row.get("index") for row in rows]
             if not all(type(place) is int for place in places) or set(places) != set(range(count)):
-                raise self._endpoint.failure("gave vectors whose indexes do not name each text once")
+                raise self._endpoint.failure(
+                    "gave vectors whose indexes do not name each text once"
+                )
             rows = sorted(rows, key=lambda row: row["index"])
         return [self._vector(row.get("embedding")) for row in rows]
 
@@ -107,5 +116,7 @@ class OpenAIEmbedder:
             self._found_dimensions = len(numbers)
         if len(numbers) != self._found_dimensions:
             expected = self._found_dimensions or f"1 to {_MAX_DIMENSIONS}"
-            raise self._endpoint.failure(f"gave a vector of {len(numbers)} numbers instead of {expected}")
+            raise self._endpoint.failure(
+                f"gave a vector of {len(numbers)} numbers instead of {expected}"
+            )
         return struct.pack(f"<{len(numbers)}f", *(number / (norm or 1.0) for number in numbers))

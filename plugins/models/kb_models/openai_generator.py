@@ -36,7 +36,10 @@ class OpenAIGenerator:
 
     @cached_property
     def problem(self) -> str | None:
-        if not self._settings.knowledge_generator_url or not self._settings.knowledge_generator_model:
+        if (
+            not self._settings.knowledge_generator_url
+            or not self._settings.knowledge_generator_model
+        ):
             return "the generator 'openai' needs KB_KNOWLEDGE_GENERATOR_URL and KB_KNOWLEDGE_GENERATOR_MODEL"
         return self._endpoint.problem
 
@@ -71,7 +74,11 @@ class OpenAIGenerator:
             if piece:
                 yield piece
         if not finished:
-            piece, finished = self._piece(b"\n".join(whole), "message") if b"".join(whole).strip() else ("", False)
+            piece, finished = (
+                self._piece(b"\n".join(whole), "message")
+                if b"".join(whole).strip()
+                else ("", False)
+            )
             if not finished:
                 raise self._endpoint.failure("broke off in the middle of its answer")
             yield piece
@@ -81,7 +88,9 @@ class OpenAIGenerator:
         try:
             said: Any = json.loads(value)
             if "error" in said:
-                raise self._endpoint.failure(f"failed while it answered: {str(said['error'])[:200]}")
+                raise self._endpoint.failure(
+                    f"failed while it answered: {str(said['error'])[:200]}"
+                )
             if not said["choices"]:
                 return "", False
             choice = said["choices"][0]

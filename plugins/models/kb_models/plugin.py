@@ -52,9 +52,9 @@ def kb_commands() -> list[api.Command]:
         return api.Command(name, f"kb_models.commands:{function}", help=help, group="Engine")
 
     return [
-        command("models list", "list_models", "Show the embedding models that can be installed here.")._replace(
-            about="List and install embedding models."
-        ),
+        command(
+            "models list", "list_models", "Show the embedding models that can be installed here."
+        )._replace(about="List and install embedding models."),
         command(
             "models install",
             "install_model",

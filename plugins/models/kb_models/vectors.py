@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from kb_framework.errors import Conflict, EmbedderUnavailable
-from kb_framework.storage.spaces import Space, activate_space, active_space, create_space, drop_space, spaces_being_built
+from kb_framework.storage.spaces import (
+    Space,
+    activate_space,
+    active_space,
+    create_space,
+    drop_space,
+    spaces_being_built,
+)
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents
@@ -57,9 +64,19 @@ class _Chunk:
 
 
 def _without_vector(tx: Tx, space: Space, after: int) -> sa.Select:
-    columns = (chunks.c.seq, chunks.c.organization_id, chunks.c.content_hash, chunks.c.content, documents.c.title)
-    query = sa.select(*columns, chunks.c.metadata).join(documents, documents.c.id == chunks.c.document_id)
-    return query.where(chunks.c.seq > after, ~tx.vector_index(space.index_name).has(chunks.c.seq)).order_by(chunks.c.seq)
+    columns = (
+        chunks.c.seq,
+        chunks.c.organization_id,
+        chunks.c.content_hash,
+        chunks.c.content,
+        documents.c.title,
+    )
+    query = sa.select(*columns, chunks.c.metadata).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    return query.where(
+        chunks.c.seq > after, ~tx.vector_index(space.index_name).has(chunks.c.seq)
+    ).order_by(chunks.c.seq)
 
 
 class VectorRebuild:
@@ -121,14 +138,27 @@ class VectorRebuild:
             self._space, self._after, self._waited = None, 0, 0
             for space in spaces_being_built(tx):
                 if self._copy and not space.index_name.endswith(_COPY):
-                    raise Conflict("chunks are being embedded anew", hint="kb reindex goes on with it; compact afterwards")
-                same = (space.model, space.dimensions, space.index_name.endswith(_COPY)) == (model, dimensions, self._copy)
-                if same and self._space is None and not tx.vector_index(space.index_name).maintenance.check():
+                    raise Conflict(
+                        "chunks are being embedded anew",
+                        hint="kb reindex goes on with it; compact afterwards",
+                    )
+                same = (space.model, space.dimensions, space.index_name.endswith(_COPY)) == (
+                    model,
+                    dimensions,
+                    self._copy,
+                )
+                if (
+                    same
+                    and self._space is None
+                    and not tx.vector_index(space.index_name).maintenance.check()
+                ):
                     self._space = space
                 else:
                     drop_space(tx, space)
             if self._space is None:
-                self._space = create_space(tx, model, dimensions, active=False, suffix=_COPY if self._copy else "")
+                self._space = create_space(
+                    tx, model, dimensions, active=False, suffix=_COPY if self._copy else ""
+                )
             return self._space
 
     def _missing(self, tx: Tx, space: Space, after: int, limit: int) -> list[_Chunk]:
@@ -180,13 +210,16 @@ class VectorRebuild:
 def add_vectors(tx: Tx, space: Space, batch: Sequence[_Chunk], vectors: dict[int, bytes]) -> int:
     """Add the vectors of those chunks that are still as they were and have none yet; how many that was."""
     query = sa.select(chunks.c.seq, chunks.c.content_hash).where(
-        among(chunks.c.seq, [chunk.number for chunk in batch]), ~tx.vector_index(space.index_name).has(chunks.c.seq)
+        among(chunks.c.seq, [chunk.number for chunk in batch]),
+        ~tx.vector_index(space.index_name).has(chunks.c.seq),
     )
     still = {row.seq: row.content_hash for row in tx.execute(query)}
     by_organization: dict[str, list[tuple[int, bytes]]] = {}
     for chunk in batch:
         if still.get(chunk.number) == chunk.content_hash and chunk.number in vectors:
-            by_organization.setdefault(chunk.organization_id, []).append((chunk.number, vectors[chunk.number]))
+            by_organization.setdefault(chunk.organization_id, []).append(
+                (chunk.number, vectors[chunk.number])
+            )
     for organization_id, rows in by_organization.items():
         tx.vector_index(space.index_name, organization_id).add(rows)
     return sum(map(len, by_organization.values()))
@@ -201,7 +234,9 @@ def add_missing_vectors(store: Store, embedding: Embedding) -> Iterator[int]:
     after = added = 0
     while True:
         with store.read() as tx:
-            batch = [_Chunk(*row) for row in tx.execute(_without_vector(tx, space, after).limit(_BATCH))]
+            batch = [
+                _Chunk(*row) for row in tx.execute(_without_vector(tx, space, after).limit(_BATCH))
+            ]
         if not batch:
             return
         encoded = embedding.vectors([chunk.text for chunk in batch])

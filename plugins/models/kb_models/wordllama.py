@@ -81,7 +81,10 @@ class WordLlama:
         return [vector for part in parts for vector in self._encode(part)]
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        return [
+            encoding.ids
+            for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ]
 
     def token_vectors(self, tokens: Any) -> Any:
         """A row for each token, as float32."""
@@ -95,7 +98,10 @@ class WordLlama:
     def _sum_up(self, tokens: list[int]) -> bytes:
         mapped, begin = self._table
         size = 2 * self.dimensions
-        rows = [struct.unpack_from(f"<{self.dimensions}e", mapped, begin + size * token) for token in tokens]
+        rows = [
+            struct.unpack_from(f"<{self.dimensions}e", mapped, begin + size * token)
+            for token in tokens
+        ]
         total = [math.fsum(column) for column in zip(*rows, strict=True)] or [0.0] * self.dimensions
         norm = math.hypot(*total) or 1.0
         return struct.pack(f"<{self.dimensions}f", *(value / norm for value in total))
@@ -104,7 +110,9 @@ class WordLlama:
         import numpy as np
 
         # Texts have many tokens in common: each is read and widened once.
-        different, places = np.unique(np.fromiter(chain.from_iterable(tokens), np.int64), return_inverse=True)
+        different, places = np.unique(
+            np.fromiter(chain.from_iterable(tokens), np.int64), return_inverse=True
+        )
         table = self.token_vectors(different)
         ends = np.cumsum([len(ids) for ids in tokens]).tolist()
         vectors = np.zeros((len(tokens), self.dimensions), dtype=np.float32)

@@ -25,9 +25,14 @@ def partition(number: int, /, *, cli: Cli) -> None:
     from kb_framework.app import open_kb
 
     if not 1 <= number <= _MAX_PARTITIONS:
-        raise InvalidInput(f"the number of partitions is {number}; it must be from 1 to {_MAX_PARTITIONS}")
+        raise InvalidInput(
+            f"the number of partitions is {number}; it must be from 1 to {_MAX_PARTITIONS}"
+        )
     if cli.bootstrap.engine_url:
-        raise ConfigInvalid("partitions are made in the database itself, not through an engine", hint="unset KB_ENGINE_URL")
+        raise ConfigInvalid(
+            "partitions are made in the database itself, not through an engine",
+            hint="unset KB_ENGINE_URL",
+        )
     kb = open_kb(cli.bootstrap, cli.plugins)
     try:
         if kb.store.engine.name != "postgresql":
@@ -41,5 +46,9 @@ def partition(number: int, /, *, cli: Cli) -> None:
     finally:
         kb.close()
     shape = "plain tables" if number == 1 else f"{number} partitions"
-    text = f"full text and vectors are in {shape} now" if changed else f"full text and vectors are in {shape} already"
+    text = (
+        f"full text and vectors are in {shape} now"
+        if changed
+        else f"full text and vectors are in {shape} already"
+    )
     cli.result({"partitions": number, "changed": changed}, text)

@@ -58,7 +58,12 @@ class PostgresEngine:
     builds_after = 1000
 
     def __init__(
-        self, url: str, busy_timeout: float, statement_timeout: float, pool_size: int, replica_url: str | None = None
+        self,
+        url: str,
+        busy_timeout: float,
+        statement_timeout: float,
+        pool_size: int,
+        replica_url: str | None = None,
     ) -> None:
         self.frequencies = Frequencies()
         self.patience = busy_timeout
@@ -86,12 +91,18 @@ class PostgresEngine:
         }
 
         def engine(connect: Callable[..., psycopg.Connection[Any]], *arguments: Any) -> sa.Engine:
-            return sa.create_engine("postgresql+psycopg://", creator=functools.partial(connect, *arguments), **options)
+            return sa.create_engine(
+                "postgresql+psycopg://", creator=functools.partial(connect, *arguments), **options
+            )
 
         self.writer = engine(self._connect_primary, url, False)
         self.reader = engine(self._connect_primary, url, True)
         # Whoever searches does not wait for long to hear that a replica is away.
-        self.replica = Replica(engine(self._connect, replica_url, True, _REPLICA_SECONDS)) if replica_url else None
+        self.replica = (
+            Replica(engine(self._connect, replica_url, True, _REPLICA_SECONDS))
+            if replica_url
+            else None
+        )
 
     def _connect_primary(self, url: str, reading: bool) -> psycopg.Connection[Any]:
         try:
@@ -108,12 +119,18 @@ class PostgresEngine:
     def _connect(self, url: str, reading: bool, seconds: int) -> psycopg.Connection[Any]:
         # Of a machine that is gone there is no answer at all.
         limit = conninfo_to_dict(url).get("connect_timeout", seconds)
-        connection = psycopg.connect(url, application_name=_process(), autocommit=True, connect_timeout=limit)
+        connection = psycopg.connect(
+            url, application_name=_process(), autocommit=True, connect_timeout=limit
+        )
         # A connection that was made by hand is not told what `create_engine` was given for it.
         set_json_loads(from_json, connection)
         connection.execute(self._set_up.encode())
         connection.autocommit = False
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reading else psycopg.IsolationLevel.READ_COMMITTED
+        connection.isolation_level = (
+            psycopg.IsolationLevel.REPEATABLE_READ
+            if reading
+            else psycopg.IsolationLevel.READ_COMMITTED
+        )
         connection.read_only = reading
         return connection
 
@@ -129,7 +146,9 @@ class PostgresEngine:
     def vectors_missing(self) -> str | None:
         if self._vectors_missing is _UNKNOWN:
             with self.reader.connect() as connection:
-                there = connection.exec_driver_sql("SELECT 1 FROM pg_extension WHERE extname = 'vector'").scalar()
+                there = connection.exec_driver_sql(
+                    "SELECT 1 FROM pg_extension WHERE extname = 'vector'"
+                ).scalar()
             self._vectors_missing = None if there else _NO_VECTOR
         return self._vectors_missing
 
@@ -147,9 +166,14 @@ class PostgresEngine:
             with connection.begin_nested():
                 connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector")
         except exc.DBAPIError as error:
-            log.warning("the extension vector cannot be created, so there is no vector search: %s", _told(error.orig))
+            log.warning(
+                "the extension vector cannot be created, so there is no vector search: %s",
+                _told(error.orig),
+            )
 
-    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None = None) -> None:
+    def lock(
+        self, connection: sa.Connection, organization_id: str | None, queue: str | None = None
+    ) -> None:
         """Wait until this transaction may write: for an organization, for what a queue is about, or for everything."""
         if organization_id is None and queue is None:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_number(_WHOLE)})")
@@ -199,7 +223,9 @@ class PostgresEngine:
     def text_index(self, connection: sa.Connection, organization_id: str) -> PostgresText:
         return PostgresText(self, connection, organization_id)
 
-    def vector_index(self, connection: sa.Connection, index: str, organization_id: str) -> PostgresVectors:
+    def vector_index(
+        self, connection: sa.Connection, index: str, organization_id: str
+    ) -> PostgresVectors:
         return PostgresVectors(connection, index, organization_id)
 
     def index_builder(self, store: Store) -> PostgresIndexBuilder:
@@ -225,8 +251,13 @@ class PostgresEngine:
 
     def explain(self, error: BaseException | None) -> KBError | None:
         if isinstance(error, exc.TimeoutError):
-            return Busy("all connections to the database are in use; try again", hint="KB_DATABASE_POOL_SIZE sets how many")
-        if isinstance(error, exc.PendingRollbackError) or (isinstance(error, exc.DBAPIError) and error.connection_invalidated):
+            return Busy(
+                "all connections to the database are in use; try again",
+                hint="KB_DATABASE_POOL_SIZE sets how many",
+            )
+        if isinstance(error, exc.PendingRollbackError) or (
+            isinstance(error, exc.DBAPIError) and error.connection_invalidated
+        ):
             return Busy(f"the connection to the database was lost{UNCHANGED}", hint=_AGAIN)
         reason = error.orig if isinstance(error, exc.DBAPIError) else None
         if not isinstance(reason, psycopg.Error):
@@ -235,7 +266,11 @@ class PostgresEngine:
         if state is None:
             # The server was never asked.
             lost = isinstance(reason, psycopg.OperationalError)
-            return StoreUnusable(f"the database cannot be reached: {_told(reason)}", hint=_HINT_REACH) if lost else None
+            return (
+                StoreUnusable(f"the database cannot be reached: {_told(reason)}", hint=_HINT_REACH)
+                if lost
+                else None
+            )
         for prefix, (kind, message, hint) in _EXPLANATIONS.items():
             if state.startswith(prefix):
                 return kind(message.format(reason=_told(reason)), hint=hint)
@@ -266,7 +301,10 @@ class PostgresEngine:
             "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
             "WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace"
         )
-        return [f"the index {name} is not valid" for name in connection.exec_driver_sql(broken).scalars()]
+        return [
+            f"the index {name} is not valid"
+            for name in connection.exec_driver_sql(broken).scalars()
+        ]
 
     def copy_to(self, connection: sa.Connection, target: Path) -> None:
         raise Conflict(
@@ -282,7 +320,9 @@ class PostgresEngine:
     def describe(self) -> dict[str, str]:
         with self.reader.connect() as connection:
             server = connection.exec_driver_sql("SHOW server_version").scalar_one()
-            vectors = connection.exec_driver_sql("SELECT extversion FROM pg_extension WHERE extname = 'vector'").scalar()
+            vectors = connection.exec_driver_sql(
+                "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+            ).scalar()
         found = {"driver": f"psycopg {psycopg.__version__}, PostgreSQL {server}"}
         return found | ({"vectors": f"pgvector {vectors}"} if vectors else {})
 
@@ -296,14 +336,22 @@ _RESTARTING = (Busy, f"the database server is being stopped or restarted{UNCHANG
 _DAMAGED = (StoreUnusable, "the database is damaged: {reason}", "restore a backup of the server")
 # By SQLSTATE, or its class: the kind of error, what to tell, and what to do.
 _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
-    "55P03": (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait"),
+    "55P03": (
+        Busy,
+        "another process is writing; try again",
+        "KB_BUSY_TIMEOUT sets how long to wait",
+    ),
     "40": (Busy, f"others were changing the same at the same time{UNCHANGED}", _AGAIN),
     "53100": (
         DiskFull,
         f"the disk of the database is full{UNCHANGED}",
         "free some space on the database server, and try again",
     ),
-    "53300": (Busy, "the database server has no connection left; try again", "KB_DATABASE_POOL_SIZE sets how many are used"),
+    "53300": (
+        Busy,
+        "the database server has no connection left; try again",
+        "KB_DATABASE_POOL_SIZE sets how many are used",
+    ),
     "53": (Busy, f"the database server is out of resources: {{reason}}{UNCHANGED}", _AGAIN),
     "25006": (
         StoreUnusable,
@@ -318,10 +366,26 @@ _EXPLANATIONS: dict[str, tuple[type[KBError], str, str]] = {
     ),
     "57P": _RESTARTING,
     "08": (StoreUnusable, "the connection to the database was lost: {reason}", _HINT_REACH),
-    "28": (StoreUnusable, "the database server refused the login: {reason}", "check user and password in KB_DATABASE_URL"),
-    "3D000": (StoreUnusable, "{reason}", "make it with: CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"),
-    "42501": (StoreUnusable, "the database server refused: {reason}", "the user of KB_DATABASE_URL must own the database"),
-    "58": (StoreUnusable, f"the disk of the database server failed{UNCHANGED}", "look into the server's log"),
+    "28": (
+        StoreUnusable,
+        "the database server refused the login: {reason}",
+        "check user and password in KB_DATABASE_URL",
+    ),
+    "3D000": (
+        StoreUnusable,
+        "{reason}",
+        "make it with: CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'",
+    ),
+    "42501": (
+        StoreUnusable,
+        "the database server refused: {reason}",
+        "the user of KB_DATABASE_URL must own the database",
+    ),
+    "58": (
+        StoreUnusable,
+        f"the disk of the database server failed{UNCHANGED}",
+        "look into the server's log",
+    ),
     "XX001": _DAMAGED,
     "XX002": _DAMAGED,
 }
@@ -334,7 +398,9 @@ def _process() -> str:
 
 def _number(name: str) -> int:
     """The number of a lock."""
-    return int.from_bytes(hashlib.blake2b(f"kb {name}".encode(), digest_size=8).digest(), signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(f"kb {name}".encode(), digest_size=8).digest(), signed=True
+    )
 
 
 def _told(reason: BaseException | None) -> str:

@@ -32,7 +32,9 @@ _WORD_CHARS = 400
 _VECTOR_BYTES = 900_000
 _FIELDS = "ABD"
 
-_chunks = sa.table("chunks", sa.column("seq", sa.BigInteger), sa.column("organization_id", sa.String))
+_chunks = sa.table(
+    "chunks", sa.column("seq", sa.BigInteger), sa.column("organization_id", sa.String)
+)
 
 
 def create(connection: sa.Connection) -> None:
@@ -51,7 +53,9 @@ def drop(connection: sa.Connection) -> None:
 class PostgresText:
     """The full text of one organization."""
 
-    def __init__(self, engine: PostgresEngine, connection: sa.Connection, organization_id: str) -> None:
+    def __init__(
+        self, engine: PostgresEngine, connection: sa.Connection, organization_id: str
+    ) -> None:
         self._engine = engine
         self._connection = connection
         self._owner = organization_id
@@ -82,7 +86,9 @@ class PostgresText:
     def remove(self, chunks: sa.Select) -> None:
         _remove(self._connection, self._owner, fts.c.seq.in_(chunks))
 
-    def search(self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         if within is None:
             within = sa.select(_chunks.c.seq).where(_chunks.c.organization_id == self._owner)
         return [self._search_one(query, within, limit) for query in queries]
@@ -126,7 +132,9 @@ class PostgresTextMaintenance:
 
     def count(self) -> int:
         query = sa.select(sa.func.count()).select_from(fts)
-        return self._connection.execute(query.where(fts.c.organization_id == self._owner)).scalar_one()
+        return self._connection.execute(
+            query.where(fts.c.organization_id == self._owner)
+        ).scalar_one()
 
     def check(self) -> str | None:
         """Compare the totals with the rows, and look whether the index is valid."""
@@ -141,11 +149,15 @@ class PostgresTextMaintenance:
         found, kept = tuple(connection.execute(count).one()), connection.execute(noted).first()
         if found != (tuple(kept) if kept else (0, 0)):
             return "its totals are not those of its rows"
-        valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_fts_by_words')"
+        valid = (
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_fts_by_words')"
+        )
         return None if connection.exec_driver_sql(valid).scalar() else "its index is missing"
 
     def remove_strays(self) -> int:
-        known = sa.exists().where(_chunks.c.seq == fts.c.seq, _chunks.c.organization_id == self._owner)
+        known = sa.exists().where(
+            _chunks.c.seq == fts.c.seq, _chunks.c.organization_id == self._owner
+        )
         return _remove(self._connection, self._owner, ~known)
 
     def drop(self) -> None:
@@ -155,7 +167,9 @@ class PostgresTextMaintenance:
             self._connection.execute(sa.delete(table).where(table.c.organization_id == self._owner))
 
 
-def _remove(connection: sa.Connection, organization_id: str, condition: sa.ColumnElement[bool]) -> int:
+def _remove(
+    connection: sa.Connection, organization_id: str, condition: sa.ColumnElement[bool]
+) -> int:
     mine = fts.c.organization_id == organization_id
     gone = sa.delete(fts).where(mine, condition).returning(fts.c.length).cte("gone")
     count = sa.select(sa.func.count()).select_from(gone).scalar_subquery()
@@ -177,7 +191,9 @@ def create_words(connection: sa.Connection) -> None:
 
 
 def index_words(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS chunks_fts_by_words ON chunks_fts USING gin (words)")
+    connection.exec_driver_sql(
+        "CREATE INDEX IF NOT EXISTS chunks_fts_by_words ON chunks_fts USING gin (words)"
+    )
 
 
 def mark_of(organization_id: str) -> str:
@@ -203,7 +219,9 @@ def _vector(mark: str, fields: Sequence[str]) -> tuple[int, str]:
             places.setdefault(cut, []).append(f"{min(at, _PLACES)}{letter}")
         # No phrase goes from one field to the next.
         at += 1
-    return count, " ".join(f"{_quoted(mark + word)}:{','.join(found)}" for word, found in places.items())
+    return count, " ".join(
+        f"{_quoted(mark + word)}:{','.join(found)}" for word, found in places.items()
+    )
 
 
 def _quoted(word: str) -> str:
@@ -235,6 +253,9 @@ def _ways(mark: str, phrase: Phrase) -> list[str]:
     field = _FIELDS[0] if phrase.field else ""
     made = []
     for (*first, last), goes_on in phrase.ways:
-        words = [*(_lexeme(mark, word, False, field) for word in first), _lexeme(mark, last, goes_on, field)]
+        words = [
+            *(_lexeme(mark, word, False, field) for word in first),
+            _lexeme(mark, last, goes_on, field),
+        ]
         made.append(f"({' <-> '.join(words)})")
     return made

@@ -51,7 +51,9 @@ class PostgresIndexBuilder:
         found = []
         with self._store.read() as tx:
             columns = embedding_spaces.c
-            for index, dimensions in tx.execute(sa.select(columns.index_name, columns.dimensions).where(columns.active)).all():
+            for index, dimensions in tx.execute(
+                sa.select(columns.index_name, columns.dimensions).where(columns.active)
+            ).all():
                 if dimensions > MAX_DIMENSIONS:
                     continue
                 large = f"SELECT organization_id FROM {index} GROUP BY 1 HAVING count(*) > {EXACT}"

@@ -15,7 +15,9 @@ NOTE = "kb:partitions="
 
 def partitions(connection: sa.Connection) -> int:
     """In how many partitions full text and vectors are kept; 1 is a plain table."""
-    noted = connection.exec_driver_sql(f"SELECT obj_description(to_regclass('{NOTED_AT}'), 'pg_class')").scalar()
+    noted = connection.exec_driver_sql(
+        f"SELECT obj_description(to_regclass('{NOTED_AT}'), 'pg_class')"
+    ).scalar()
     return int(noted.removeprefix(NOTE)) if noted and noted.startswith(NOTE) else 1
 
 
@@ -25,7 +27,11 @@ def create_table(connection: sa.Connection, name: str, columns: str, options: st
     if number == 1:
         connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) {options}")
         return
-    connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) PARTITION BY HASH (organization_id)")
+    connection.exec_driver_sql(
+        f"CREATE TABLE IF NOT EXISTS {name} ({columns}) PARTITION BY HASH (organization_id)"
+    )
     for part in range(number):
         values = f"FOR VALUES WITH (MODULUS {number}, REMAINDER {part})"
-        connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {name}_p{part} PARTITION OF {name} {values} {options}")
+        connection.exec_driver_sql(
+            f"CREATE TABLE IF NOT EXISTS {name}_p{part} PARTITION OF {name} {values} {options}"
+        )

@@ -31,13 +31,23 @@ class Frequencies:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def of(self, connection: sa.Connection, organization_id: str, words: Sequence[str], chunks: int) -> dict[str, int]:
+    def of(
+        self, connection: sa.Connection, organization_id: str, words: Sequence[str], chunks: int
+    ) -> dict[str, int]:
         """Of each word that any chunk of the organization has, how many have it."""
-        known = {word: number for word in words if (number := self._remembered(organization_id, word, chunks))}
+        known = {
+            word: number
+            for word in words
+            if (number := self._remembered(organization_id, word, chunks))
+        }
         counted = _count(connection, organization_id, [word for word in words if word not in known])
         if len(self._known) > _REMEMBERED:
             self._known.clear()
-        self._known |= {(organization_id, word): (number, chunks) for word, number in counted.items() if number > FEW}
+        self._known |= {
+            (organization_id, word): (number, chunks)
+            for word, number in counted.items()
+            if number > FEW
+        }
         return {word: number for word in words if (number := known.get(word) or counted.get(word))}
 
     def _remembered(self, organization_id: str, word: str, chunks: int) -> int:
@@ -55,7 +65,9 @@ class _Scoring:
     average_length: float
     weights: Sequence[float]
 
-    def best(self, connection: sa.Connection, query: str, allowed: sa.Select, limit: int) -> list[tuple[int, float]]:
+    def best(
+        self, connection: sa.Connection, query: str, allowed: sa.Select, limit: int
+    ) -> list[tuple[int, float]]:
         """The best allowed chunks of those that match a query."""
         strongest = max(self.weights)
         title, headings, body = (max(weight / strongest, 1e-6) for weight in self.weights)
@@ -99,11 +111,18 @@ def ranked(
 ) -> list[tuple[int, float]]:
     """The best allowed chunks of those that match the query (None: that have any of the words), best first."""
     chunks, length = _totals(connection, organization_id) if words else (0, 0)
-    having = frequencies.of(connection, organization_id, list(dict.fromkeys(words)), chunks) if chunks else {}
+    having = (
+        frequencies.of(connection, organization_id, list(dict.fromkeys(words)), chunks)
+        if chunks
+        else {}
+    )
     if not having:
         return []
     found = sorted(having, key=lambda one: having[one])
-    idf = {one: max(math.log((chunks - having[one] + 0.5) / (having[one] + 0.5)), _LEAST) for one in found}
+    idf = {
+        one: max(math.log((chunks - having[one] + 0.5) / (having[one] + 0.5)), _LEAST)
+        for one in found
+    }
     scoring = _Scoring(organization_id, idf, length / chunks, weights)
     if query is None and (rarer := _rarer(found, having)):
         best = scoring.best(connection, " | ".join(rarer), allowed, limit)
@@ -130,7 +149,9 @@ def _totals(connection: sa.Connection, organization_id: str) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-def _count(connection: sa.Connection, organization_id: str, queries: Sequence[str]) -> dict[str, int]:
+def _count(
+    connection: sa.Connection, organization_id: str, queries: Sequence[str]
+) -> dict[str, int]:
     """How many chunks of the organization have each of them; without those that none has."""
     if not queries:
         return {}

@@ -27,7 +27,9 @@ def partition(store: Store, number: int, report: Callable[[str], None]) -> bool:
         # A view holds on to the table that it shows.
         vectors.show(connection, None)
         create_words, index_words = full_text.create_words, full_text.index_words
-        makers = {"chunks_fts": (partial(create_words, connection), partial(index_words, connection))}
+        makers = {
+            "chunks_fts": (partial(create_words, connection), partial(index_words, connection))
+        }
         spaces = sa.select(embedding_spaces.c.index_name, embedding_spaces.c.dimensions)
         for index, dimensions in tx.execute(spaces).all():
             makers[index] = (
@@ -58,7 +60,9 @@ def _repartition(
         for part in [name, *connection.exec_driver_sql(parts, (name,)).scalars().all()]:
             connection.exec_driver_sql(f"ALTER TABLE {part} SET SCHEMA {_BEFORE}")
         make_table()
-        moved = connection.exec_driver_sql(f"INSERT INTO {name} SELECT * FROM {_BEFORE}.{name}").rowcount
+        moved = connection.exec_driver_sql(
+            f"INSERT INTO {name} SELECT * FROM {_BEFORE}.{name}"
+        ).rowcount
         make_indexes()
         connection.exec_driver_sql(f"ANALYZE {name}")
         report(f"{name}: {moved} rows")

@@ -15,7 +15,21 @@ log = logging.getLogger("kb.store")
 _AGAIN_AFTER = 10.0
 # By SQLSTATE, or its class, what says something of the replica and nothing of the question: it is away, starts, stops or is full,
 # replaying had to end a reader (40, 55P03), or it has not heard yet of a table or a column.
-_ITS_OWN = ("08", "28", "3D000", "40", "42501", "42703", "42P01", "53", "55P03", "57P", "58", "XX001", "XX002")
+_ITS_OWN = (
+    "08",
+    "28",
+    "3D000",
+    "40",
+    "42501",
+    "42703",
+    "42P01",
+    "53",
+    "55P03",
+    "57P",
+    "58",
+    "XX001",
+    "XX002",
+)
 
 
 class Replica:

@@ -34,10 +34,16 @@ class PostgresSettings(Section):
         description="Connections to PostgreSQL that are kept, for reading and for writing each.",
     )
     statement_timeout: Number = Field(
-        600.0, gt=0, le=86_400, description="Seconds after which PostgreSQL gives up on a statement."
+        600.0,
+        gt=0,
+        le=86_400,
+        description="Seconds after which PostgreSQL gives up on a statement.",
     )
 
     def misfit(self, host: HostSettings) -> tuple[str, str] | None:
         if self.replica_url is not None and host.database_url is None:
-            return "replica_url", "there is nothing it could be a replica of: set KB_DATABASE_URL as well"
+            return (
+                "replica_url",
+                "there is nothing it could be a replica of: set KB_DATABASE_URL as well",
+            )
         return None

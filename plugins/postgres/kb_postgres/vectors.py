@@ -25,11 +25,17 @@ MAX_DIMENSIONS = 4000
 _INLINE_DIMENSIONS = 1900
 _CANDIDATES = 100
 _chunks = sa.table("chunks", sa.column("seq", sa.BigInteger))
-_shown = sa.table("active_vectors", sa.column("seq", sa.BigInteger), sa.column("embedding", VectorBytes()))
+_shown = sa.table(
+    "active_vectors", sa.column("seq", sa.BigInteger), sa.column("embedding", VectorBytes())
+)
 
 
 def _table(index: str) -> sa.TableClause:
-    columns = (sa.column("seq", sa.BigInteger), sa.column("organization_id", sa.String), sa.column("embedding"))
+    columns = (
+        sa.column("seq", sa.BigInteger),
+        sa.column("organization_id", sa.String),
+        sa.column("embedding"),
+    )
     return sa.table(index, *columns)
 
 
@@ -54,7 +60,9 @@ def create_vector_table(connection: sa.Connection, index: str, dimensions: int) 
 
 
 def index_vectors(connection: sa.Connection, index: str) -> None:
-    connection.exec_driver_sql(f"CREATE INDEX {index}_by_organization ON {index} (organization_id, seq)")
+    connection.exec_driver_sql(
+        f"CREATE INDEX {index}_by_organization ON {index} (organization_id, seq)"
+    )
 
 
 def create(connection: sa.Connection, index: str, dimensions: int) -> None:
@@ -96,7 +104,9 @@ class PostgresVectors:
         mine = self._table.c.organization_id == self._owner
         self._connection.execute(sa.delete(self._table).where(mine, self._table.c.seq.in_(chunks)))
 
-    def search(self, vectors: Sequence[bytes], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, vectors: Sequence[bytes], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         return [self._search_one(vector, within, limit) for vector in vectors]
 
     def _search_one(self, vector: bytes, within: sa.Select | None, limit: int) -> Columns:
@@ -137,7 +147,9 @@ class PostgresVectors:
         return sa.exists().where(self._table.c.seq == chunk)
 
     def read(self, chunks: Sequence[int], *, anywhere: bool = False) -> dict[int, bytes]:
-        query = f"SELECT seq, vector_send(embedding) FROM {self._index} WHERE seq = ANY(%s::bigint[])"
+        query = (
+            f"SELECT seq, vector_send(embedding) FROM {self._index} WHERE seq = ANY(%s::bigint[])"
+        )
         wanted: tuple[object, ...] = (list(chunks),)
         if not anywhere:
             # Spares looking in the partitions of others.

@@ -26,12 +26,17 @@ def quickstart(*, cli: Cli) -> None:
     """
     for needed in ("add_file", "search", "bulk_preview"):
         if not cli.plugins.has_method(needed):
-            raise InvalidInput(f"the tour needs {needed!r}, which a switched-off plugin provides", hint="see kb plugins")
+            raise InvalidInput(
+                f"the tour needs {needed!r}, which a switched-off plugin provides",
+                hint="see kb plugins",
+            )
     added = [_add(cli, path) for path in sorted(SAMPLE.rglob("*.md"))]
     found = cli.engine.search(QUESTION, k=3, tags=[TAG])
     preview = cli.engine.bulk_preview("delete", tags=[TAG, "draft"])
     if cli.json:
-        cli.result({"added": added, "search": found, "preview": preview, "mcp": _mcp_configuration(cli)})
+        cli.result(
+            {"added": added, "search": found, "preview": preview, "mcp": _mcp_configuration(cli)}
+        )
         return
     _tell(cli, added, found, preview)
 
@@ -39,13 +44,21 @@ def quickstart(*, cli: Cli) -> None:
 def _add(cli: Cli, path: Path) -> dict[str, Any]:
     tags = [TAG, "draft"] if "draft" in path.name else [TAG]
     try:
-        added = cli.engine.add_file(path.name, path.read_bytes(), path=f"sample/{path.name}", tags=tags)
+        added = cli.engine.add_file(
+            path.name, path.read_bytes(), path=f"sample/{path.name}", tags=tags
+        )
     except EngineError as error:
         raise InvalidInput(f"{path.name} could not be added: {error.message}") from error
-    return {"id": added["document"]["id"], "title": added["document"]["title"], "unchanged": added["duplicate"]}
+    return {
+        "id": added["document"]["id"],
+        "title": added["document"]["title"],
+        "unchanged": added["duplicate"],
+    }
 
 
-def _tell(cli: Cli, added: list[dict[str, Any]], found: dict[str, Any], preview: dict[str, Any]) -> None:
+def _tell(
+    cli: Cli, added: list[dict[str, Any]], found: dict[str, Any], preview: dict[str, Any]
+) -> None:
     new = sum(not item["unchanged"] for item in added)
     cli.print(f"1. kb add sample: {new} added, {len(added) - new} already there")
     for item in added:
@@ -54,10 +67,14 @@ def _tell(cli: Cli, added: list[dict[str, Any]], found: dict[str, Any], preview:
     for hit in found["hits"]:
         cli.print(f"     {hit['title']}  ({hit['citation']})")
         cli.print(f"       {' '.join(hit['snippet'].split())[:150]}")
-    cli.print(f"3. kb bulk-remove --tags {TAG},draft would delete {preview['matched']} of {preview['total']} documents:")
+    cli.print(
+        f"3. kb bulk-remove --tags {TAG},draft would delete {preview['matched']} of {preview['total']} documents:"
+    )
     for item in preview["sample"]:
         cli.print(f"     {item['id']}  {item['title']}")
-    cli.print("   Nothing was deleted: it asks first, and refuses above a share of all documents unless forced.")
+    cli.print(
+        "   Nothing was deleted: it asks first, and refuses above a share of all documents unless forced."
+    )
     cli.print("\nWhat next:")
     cli.print("  kb add ~/notes          your own folder")
     cli.print("  kb serve                HTTP API, docs and MCP on http://127.0.0.1:8420")
@@ -68,5 +85,11 @@ def _tell(cli: Cli, added: list[dict[str, Any]], found: dict[str, Any], preview:
 
 def _mcp_configuration(cli: Cli) -> dict[str, Any]:
     return {
-        "mcpServers": {"kb": {"command": "kb", "args": ["mcp"], "env": {"KB_DATA_DIR": str(cli.bootstrap.data_dir.resolve())}}}
+        "mcpServers": {
+            "kb": {
+                "command": "kb",
+                "args": ["mcp"],
+                "env": {"KB_DATA_DIR": str(cli.bootstrap.data_dir.resolve())},
+            }
+        }
     }

@@ -46,12 +46,16 @@ class Limiter:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def take(self, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None) -> None:
+    def take(
+        self, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None
+    ) -> None:
         """Count one use, or raise `TooManyRequests`."""
         with self._store.write(queue=f"limit {bucket} {key}") as tx:
             self.take_in(tx, bucket, key, limits, moment)
 
-    def take_in(self, tx: Tx, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None) -> None:
+    def take_in(
+        self, tx: Tx, bucket: str, key: str, limits: Sequence[Limit], moment: float | None = None
+    ) -> None:
         """Count one use as a part of a transaction."""
         here = time.time() if moment is None else moment
         tx.execute(sa.delete(uses).where(uses.c.at < here - _LONGEST))
@@ -65,11 +69,21 @@ def _require(tx: Tx, bucket: str, key: str, limits: Sequence[Limit], moment: flo
             continue
         recent = (uses.c.bucket == bucket, uses.c.key == key, uses.c.at > moment - limit.seconds)
         # There is room again when the oldest of the last `times` uses has grown too old.
-        oldest = tx.scalar(sa.select(uses.c.at).where(*recent).order_by(uses.c.at.desc()).offset(limit.times - 1).limit(1))
+        oldest = tx.scalar(
+            sa.select(uses.c.at)
+            .where(*recent)
+            .order_by(uses.c.at.desc())
+            .offset(limit.times - 1)
+            .limit(1)
+        )
         if oldest is not None:
             wait = max(1, math.ceil(oldest + limit.seconds - moment))
-            raise TooManyRequests(f"at most {limit.times} requests in {_words(limit.seconds)} are allowed here", wait)
+            raise TooManyRequests(
+                f"at most {limit.times} requests in {_words(limit.seconds)} are allowed here", wait
+            )
 
 
 def _words(seconds: float) -> str:
-    return {60.0: "a minute", 3600.0: "an hour", 86_400.0: "a day"}.get(float(seconds), f"{seconds:g} s")
+    return {60.0: "a minute", 3600.0: "an hour", 86_400.0: "a day"}.get(
+        float(seconds), f"{seconds:g} s"
+    )

@@ -46,7 +46,9 @@ class _Piece(NamedTuple):
 class LocalFiles:
     """What `KB_RESEARCH_PATHS` names. A file is read again when it has changed."""
 
-    def __init__(self, settings: ResearchSettings, host_settings: HostSettings, plugins: Plugins) -> None:
+    def __init__(
+        self, settings: ResearchSettings, host_settings: HostSettings, plugins: Plugins
+    ) -> None:
         self._paths = [Path(path).expanduser() for path in settings.paths]
         chunker = plugins.registry(Chunker).get(host_settings.chunker)
         self._chunk = resolve(chunker.target) if chunker else None
@@ -56,9 +58,12 @@ class LocalFiles:
     def search(self, query: ResearchQuery) -> list[ResearchResult]:
         pieces = [piece for piece in self._pieces() if _wanted(piece, query)]
         terms = {term for term, _ in query_terms(query.text)}
-        scored = sorted(_scores(pieces, terms), key=lambda pair: (-pair[0], pair[1].ref, pair[1].text))
+        scored = sorted(
+            _scores(pieces, terms), key=lambda pair: (-pair[0], pair[1].ref, pair[1].text)
+        )
         return [
-            ResearchResult(piece.text, score, piece.source_type, piece.ref, piece.title) for score, piece in scored[: query.limit]
+            ResearchResult(piece.text, score, piece.source_type, piece.ref, piece.title)
+            for score, piece in scored[: query.limit]
         ]
 
     def _pieces(self) -> list[_Piece]:
@@ -69,7 +74,11 @@ class LocalFiles:
                     state = path.stat()
                     stamp = (state.st_mtime_ns, state.st_size)
                     known = self._read.get(path)
-                    found[path] = known if known and known[0] == stamp else (stamp, list(self._read_file(path, state)))
+                    found[path] = (
+                        known
+                        if known and known[0] == stamp
+                        else (stamp, list(self._read_file(path, state)))
+                    )
                 except (OSError, ValueError, RecursionError) as error:
                     log.warning("research leaves out %s: %s", path, error)
             self._read = found
@@ -92,8 +101,14 @@ class LocalFiles:
         if path.suffix.lower() in _LINES:
             yield from _lines(path, text, changed)
             return
-        extracted = Extracted(text, media="markdown", markdown=path.suffix.lower() not in {".txt", ".text"})
-        pieces = [piece.content for piece in self._chunk(extracted)] if self._chunk and text.strip() else []
+        extracted = Extracted(
+            text, media="markdown", markdown=path.suffix.lower() not in {".txt", ".text"}
+        )
+        pieces = (
+            [piece.content for piece in self._chunk(extracted)]
+            if self._chunk and text.strip()
+            else []
+        )
         for piece in pieces:
             yield _piece(piece, "file", str(path), path.name, str(path), changed, ())
 
@@ -119,11 +134,26 @@ def _lines(path: Path, text: str, changed: str) -> Iterator[_Piece]:
         tags = [tag for tag in row.get("tags") or () if isinstance(tag, str)]
         kind = row.get("source_type") if isinstance(row.get("source_type"), str) else "file"
         ref = _first(row, _REF_NAMES) or f"{path}#L{number}"
-        yield _piece(body, str(kind), ref, _first(row, _TITLE_NAMES) or path.name, str(path), _said(row) or changed, tags)
+        yield _piece(
+            body,
+            str(kind),
+            ref,
+            _first(row, _TITLE_NAMES) or path.name,
+            str(path),
+            _said(row) or changed,
+            tags,
+        )
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next((str(row[name]) for name in names if isinstance(row.get(name), str | int) and str(row[name]).strip()), "")
+    return next(
+        (
+            str(row[name])
+            for name in names
+            if isinstance(row.get(name), str | int) and str(row[name]).strip()
+        ),
+        "",
+    )
 
 
 def _said(row: dict[str, Any]) -> str | None:
@@ -138,10 +168,22 @@ def _time(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _piece(text: str, kind: str, ref: str, title: str, path: str, created_at: str, tags: Any) -> _Piece:
+def _piece(
+    text: str, kind: str, ref: str, title: str, path: str, created_at: str, tags: Any
+) -> _Piece:
     text = text.strip()[:10_000]
     words = Counter(" ".join(index_fields([title, text])).split())
-    return _Piece(text, words, sum(words.values()), kind[:32], ref[:2048], title[:255], path, created_at, frozenset(tags))
+    return _Piece(
+        text,
+        words,
+        sum(words.values()),
+        kind[:32],
+        ref[:2048],
+        title[:255],
+        path,
+        created_at,
+        frozenset(tags),
+    )
 
 
 def _wanted(piece: _Piece, query: ResearchQuery) -> bool:
@@ -160,9 +202,16 @@ def _scores(pieces: list[_Piece], terms: set[str]) -> Iterator[tuple[float, _Pie
         return
     average = sum(piece.length for piece in pieces) / len(pieces) or 1.0
     having = {term: sum(term in piece.words for piece in pieces) for term in terms}
-    rarity = {term: math.log(1 + (len(pieces) - count + 0.5) / (count + 0.5)) for term, count in having.items() if count}
+    rarity = {
+        term: math.log(1 + (len(pieces) - count + 0.5) / (count + 0.5))
+        for term, count in having.items()
+        if count
+    }
     for piece in pieces:
         norm = _K1 * (1 - _B + _B * piece.length / average)
-        score = sum(weight * piece.words[term] * (_K1 + 1) / (piece.words[term] + norm) for term, weight in rarity.items())
+        score = sum(
+            weight * piece.words[term] * (_K1 + 1) / (piece.words[term] + norm)
+            for term, weight in rarity.items()
+        )
         if score > 0:
             yield score, piece

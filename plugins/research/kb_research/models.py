@@ -34,24 +34,36 @@ SourceType = Annotated[Text, Field(min_length=1, max_length=32)]
 class Filters(Question):
     """Where and when; every one that is given must hold."""
 
-    tags: Annotated[Annotated[list[Tag], Field(min_length=1)] | None, Field(description="Only with all of these tags.")] = None
+    tags: Annotated[
+        Annotated[list[Tag], Field(min_length=1)] | None,
+        Field(description="Only with all of these tags."),
+    ] = None
     source_types: Annotated[
-        Annotated[list[SourceType], Field(min_length=1)] | None, Field(description="Only from these types of source.")
+        Annotated[list[SourceType], Field(min_length=1)] | None,
+        Field(description="Only from these types of source."),
     ] = None
     created_after: Annotated[
-        Annotated[Text, AfterValidator(_after)] | None, Field(description="Not before this time, such as 2026-01-31.")
+        Annotated[Text, AfterValidator(_after)] | None,
+        Field(description="Not before this time, such as 2026-01-31."),
     ] = None
-    created_before: Annotated[Annotated[Text, AfterValidator(_before)] | None, Field(description="Before this time.")] = None
+    created_before: Annotated[
+        Annotated[Text, AfterValidator(_before)] | None, Field(description="Before this time.")
+    ] = None
     path_prefix: Annotated[
-        Annotated[Text, Field(min_length=1, max_length=4096)] | None, Field(description="Only files whose path begins so.")
+        Annotated[Text, Field(min_length=1, max_length=4096)] | None,
+        Field(description="Only files whose path begins so."),
     ] = None
 
 
 class ResearchIn(Question):
-    query: Annotated[Text, Field(max_length=5000, description="What to look for."), AfterValidator(_not_blank)]
+    query: Annotated[
+        Text, Field(max_length=5000, description="What to look for."), AfterValidator(_not_blank)
+    ]
     filters: Annotated[
         Filters | None,
-        Field(description="tags, source_types, created_after, created_before, path_prefix; all must hold."),
+        Field(
+            description="tags, source_types, created_after, created_before, path_prefix; all must hold."
+        ),
     ] = None
     limit: Annotated[int, Field(ge=1, le=100, description="How many snippets, 1 to 100.")] = 20
 
@@ -94,11 +106,15 @@ class AddIn(Body):
     """What to add, and as what: `chunk_kind` is a decision that nothing takes for you."""
 
     snippet_text: Annotated[
-        Text, Field(max_length=10_000, description="The text, as it is to be kept."), AfterValidator(_not_blank)
+        Text,
+        Field(max_length=10_000, description="The text, as it is to be kept."),
+        AfterValidator(_not_blank),
     ]
     chunk_kind: Annotated[Kind, Field(description="What it is; the person decides.")]
     usage_policy: Annotated[Policy, Field(description="What it may be used for.")] = "normal"
-    source_type: Annotated[SourceType | None, Field(description="What kind of source it is from, such as web.")] = None
+    source_type: Annotated[
+        SourceType | None, Field(description="What kind of source it is from, such as web.")
+    ] = None
     source_ref: Annotated[
         Annotated[Text, Field(min_length=1, max_length=2048)] | None,
         Field(description="Where it is from: an address or an id."),
@@ -107,7 +123,9 @@ class AddIn(Body):
         Annotated[Text, Field(max_length=255), AfterValidator(_not_blank)] | None,
         Field(description="What the source is called."),
     ] = None
-    reason: Annotated[Annotated[Text, Field(max_length=255)] | None, Field(description="Why, for the log.")] = None
+    reason: Annotated[
+        Annotated[Text, Field(max_length=255)] | None, Field(description="Why, for the log.")
+    ] = None
 
 
 class SnippetAdded(Model):

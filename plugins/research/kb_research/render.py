@@ -21,7 +21,11 @@ def found(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> int:
 
 
 def _snippet(number: int, item: dict[str, Any]) -> str:
-    state = f"here as {item['chunk_id']}" if item["chunk_id"] else f"{item['suggested_kind']}, {item['suggested_policy']}?"
+    state = (
+        f"here as {item['chunk_id']}"
+        if item["chunk_id"]
+        else f"{item['suggested_kind']}, {item['suggested_policy']}?"
+    )
     head = f"{number}. {item['source_title'] or ''}  {item['source_ref'] or ''}  ({item['source_type']}; {state})"
     return f"{head}\n   {' '.join(item['snippet_text'].split())[:300]}\n"
 
@@ -32,5 +36,8 @@ def added(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> None:
 
 
 def recent(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> None:
-    rows = [(item["created_at"], len(item["results"]), " ".join(item["query"].split())[:80]) for item in answer["data"]]
+    rows = [
+        (item["created_at"], len(item["results"]), " ".join(item["query"].split())[:80])
+        for item in answer["data"]
+    ]
     cli.table(answer, rows, ("time", "results", "query"))

@@ -18,7 +18,16 @@ from kb_framework.plugins import Plugins
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import now
 from kb_research.limits import Limit, Limiter
-from kb_research.models import AddIn, Filters, ResearchIn, ResearchOut, Result, SavedItem, SavedPage, SnippetAdded
+from kb_research.models import (
+    AddIn,
+    Filters,
+    ResearchIn,
+    ResearchOut,
+    Result,
+    SavedItem,
+    SavedPage,
+    SnippetAdded,
+)
 from kb_research.settings import ResearchSettings
 from kb_research.suggest import suggest
 from kb_research.tables import saved_items
@@ -46,7 +55,9 @@ class ResearchService:
 
     def search(self, wanted: ResearchIn, actor: Actor) -> ResearchOut:
         """The best of all sources; one that fails is said so, and the others answer."""
-        self._limiter.take("research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)])
+        self._limiter.take(
+            "research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)]
+        )
         query = _query(wanted, actor)
         results: list[Result] = []
         lost: list[str] = []
@@ -57,7 +68,11 @@ class ResearchService:
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 plugin = self._plugins.registry(ResearchSource).plugin_of(item.name)
                 known = isinstance(error, KBError)
-                told = error if known else self._plugins.report(plugin, f"the research source {item.name!r}", error)
+                told = (
+                    error
+                    if known
+                    else self._plugins.report(plugin, f"the research source {item.name!r}", error)
+                )
                 lost.append(f"{item.name} was left out: {told}")
                 unusable = error if isinstance(error, StoreUnusable) else unusable
                 continue
@@ -68,7 +83,11 @@ class ResearchService:
         # Scores of different sources have nothing in common but their order: each counts from its own best.
         results.sort(key=lambda result: (-result.score, result.source != STORE, result.source))
         results = results[: wanted.limit]
-        return ResearchOut(results=results, saved_id=self._save(wanted.query, results, actor), hint="; ".join(lost) or None)
+        return ResearchOut(
+            results=results,
+            saved_id=self._save(wanted.query, results, actor),
+            hint="; ".join(lost) or None,
+        )
 
     def recent(self, asked: PageIn, actor: Actor) -> SavedPage:
         """Return the caller's searches, newest first."""
@@ -76,12 +95,21 @@ class ResearchService:
         with self._store.read(actor.organization_id) as tx:
             here = (tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept())
             total = tx.scalar(sa.select(sa.func.count()).select_from(saved_items).where(*here))
-            query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(*here)
-            rows = tx.rows(page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc())))
-        return SavedPage(data=[SavedItem.model_validate(row) for row in rows], meta=page.meta(total))
+            query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(
+                *here
+            )
+            rows = tx.rows(
+                page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc()))
+            )
+        return SavedPage(
+            data=[SavedItem.model_validate(row) for row in rows], meta=page.meta(total)
+        )
 
     def add(self, wanted: AddIn, actor: Actor) -> SnippetAdded:
-        limits = [Limit(self._settings.add_per_minute, 60), Limit(self._settings.add_per_day, 86_400)]
+        limits = [
+            Limit(self._settings.add_per_minute, 60),
+            Limit(self._settings.add_per_day, 86_400),
+        ]
         self._limiter.take("research.add", _who(actor), limits)
         values = wanted.model_dump()
         added = self._adding.add(NewChunk(text=values.pop("snippet_text"), **values), actor)
@@ -91,7 +119,9 @@ class ResearchService:
         if name not in self._sources:
             item = self._plugins.registry(ResearchSource).get(name)
             assert item is not None
-            self._sources[name] = self._build(self._plugins.registry(ResearchSource).plugin_of(name), item.target)
+            self._sources[name] = self._build(
+                self._plugins.registry(ResearchSource).plugin_of(name), item.target
+            )
         return self._sources[name]
 
     def _results(self, source: str, found: list[ResearchResult], actor: Actor) -> list[Result]:
@@ -100,7 +130,10 @@ class ResearchService:
             known = self._adding.known([item.snippet_text for item in found], actor)
             found = [item for item in found if item.snippet_text not in known]
         best = max((item.score for item in found), default=0.0)
-        return [_result(source, item, max(0.0, item.score / best) if best > 0 else 1.0) for item in found]
+        return [
+            _result(source, item, max(0.0, item.score / best) if best > 0 else 1.0)
+            for item in found
+        ]
 
     def _save(self, query: str, results: list[Result], actor: Actor) -> str:
         row = {
@@ -124,7 +157,10 @@ class ResearchService:
         if not self._settings.keep_days:
             return []
         oldest = datetime.now(UTC) - timedelta(days=self._settings.keep_days)
-        return [saved_items.c.created_at >= oldest.isoformat(timespec="microseconds").replace("+00:00", "Z")]
+        return [
+            saved_items.c.created_at
+            >= oldest.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        ]
 
 
 def _checked(found: Any) -> list[ResearchResult]:
@@ -137,10 +173,14 @@ def _checked(found: Any) -> list[ResearchResult]:
         if not isinstance(item.snippet_text, str) or not isinstance(item.source_type, str):
             raise WrongType("snippet_text and source_type of a ResearchResult must be str")
         if not isinstance(item.score, int | float):
-            raise WrongType(f"the score of a ResearchResult must be a float, not {type(item.score).__name__}")
+            raise WrongType(
+                f"the score of a ResearchResult must be a float, not {type(item.score).__name__}"
+            )
         for value in (item.source_ref, item.source_title):
             if value is not None and not isinstance(value, str):
-                raise WrongType(f"source_ref and source_title of a ResearchResult must be str, not {type(value).__name__}")
+                raise WrongType(
+                    f"source_ref and source_title of a ResearchResult must be str, not {type(value).__name__}"
+                )
     return list(found)
 
 

@@ -12,7 +12,15 @@ class ResearchSettings(Section):
         [],
         description="Folders of Markdown and text, and .ndjson files, that research searches without their being added.",
     )
-    search_per_minute: WholeNumber = Field(30, ge=0, description="Searches that a user may make in a minute; 0 is no limit.")
-    add_per_minute: WholeNumber = Field(20, ge=0, description="Snippets that a user may add in a minute; 0 is no limit.")
-    add_per_day: WholeNumber = Field(500, ge=0, description="Snippets that a user may add in a day; 0 is no limit.")
-    keep_days: WholeNumber = Field(90, ge=0, description="Days that searches are kept; 0 keeps them for ever.")
+    search_per_minute: WholeNumber = Field(
+        30, ge=0, description="Searches that a user may make in a minute; 0 is no limit."
+    )
+    add_per_minute: WholeNumber = Field(
+        20, ge=0, description="Snippets that a user may add in a minute; 0 is no limit."
+    )
+    add_per_day: WholeNumber = Field(
+        500, ge=0, description="Snippets that a user may add in a day; 0 is no limit."
+    )
+    keep_days: WholeNumber = Field(
+        90, ge=0, description="Days that searches are kept; 0 keeps them for ever."
+    )

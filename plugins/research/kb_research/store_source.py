@@ -20,7 +20,10 @@ _PAIR = ("lexical", "vector")
 _POOL = 100
 # The knowledge plugin's columns, by the name that whoever selects from `chunks` knows them by.
 _TYPE = sa.literal_column("chunks.source_type", sa.Text())
-_SOURCE = [sa.literal_column(f"chunks.{name}").label(name) for name in ("source_type", "source_ref", "source_title")]
+_SOURCE = [
+    sa.literal_column(f"chunks.{name}").label(name)
+    for name in ("source_type", "source_ref", "source_title")
+]
 _KIND = [sa.literal_column(f"chunks.{name}").label(name) for name in ("chunk_kind", "usage_policy")]
 
 
@@ -35,7 +38,14 @@ class StoreSource:
         retrievers = _PAIR if set(_PAIR) <= set(names) else tuple(names)
         if not retrievers:
             return []
-        asked = RetrievalQuery(query.text, query.actor, max(_POOL, query.limit), retrievers, "research", _condition(query))
+        asked = RetrievalQuery(
+            query.text,
+            query.actor,
+            max(_POOL, query.limit),
+            retrievers,
+            "research",
+            _condition(query),
+        )
         with self._store.read(query.actor.organization_id) as tx:
             hits = self._retrieval.search(asked, tx).hits[: query.limit]
             rows = _rows(tx, [hit.chunk for hit in hits])
@@ -65,9 +75,17 @@ def _source_type() -> sa.ColumnElement[Any]:
 def _rows(tx: Tx, numbers: list[int]) -> dict[int, Mapping[str, Any]]:
     names = ("seq", "id", "document_id", "content", "metadata")
     query = sa.select(
-        *(chunks.c[name] for name in names), *_SOURCE, *_KIND, documents.c.title, documents.c.path, _source_type().label("type")
+        *(chunks.c[name] for name in names),
+        *_SOURCE,
+        *_KIND,
+        documents.c.title,
+        documents.c.path,
+        _source_type().label("type"),
     ).join(documents, documents.c.id == chunks.c.document_id)
-    return {row["seq"]: row for row in tx.rows(query.where(tx.owns(chunks), among(chunks.c.seq, numbers)))}
+    return {
+        row["seq"]: row
+        for row in tx.rows(query.where(tx.owns(chunks), among(chunks.c.seq, numbers)))
+    }
 
 
 def _result(row: Mapping[str, Any], score: float) -> ResearchResult:

@@ -19,19 +19,26 @@ class Suggestion(NamedTuple):
 
 def _any(phrases: str) -> re.Pattern[str]:
     """Any of the phrases, which are separated by semicolons."""
-    return re.compile(rf"\b(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})\b", re.IGNORECASE)
+    return re.compile(
+        rf"\b(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})\b",
+        re.IGNORECASE,
+    )
 
 
 _QUOTED = re.compile(r"[“\"«„「『][^“”\"«»„「」『』]{12,2000}[”\"»“」』]")
 _OPENS_QUOTED = re.compile(r"^\s*+(?:>\s*+)?[“\"«„「『]")
 _BLOCK_QUOTE = re.compile(r"^(?:>.*+(?:\n|$))++(?:\s*+[—–-].*+)?$")
-_ATTRIBUTION = re.compile(r"(?:^|[\n”\"»])[^\S\n]*+[—–]\s{0,9}[A-Z\u00c0-\u024f\u0400-\u04ff\uac00-\ud7a3]")
+_ATTRIBUTION = re.compile(
+    r"(?:^|[\n”\"»])[^\S\n]*+[—–]\s{0,9}[A-Z\u00c0-\u024f\u0400-\u04ff\uac00-\ud7a3]"
+)
 _SAID = _any("said; says; wrote; writes; remarked; told (?:me|us|the); in the words of; put it")
 _EXAMPLE = _any(
     r"""for example; for instance; e\.g; case study; imagine; suppose; consider (?:a|an|the case|how); to illustrate;
     as an example; one customer; one team; example; let us say; let's say; picture (?:a|an|this); walk through; sample; step 1"""
 )
-_CODE = re.compile(r"```|^[ \t]{4,200}\S|^[ \t]{0,200}(?:\$|>>>)\s|\bdef \w{1,200}\(|;[ \t]{0,9}$", re.MULTILINE)
+_CODE = re.compile(
+    r"```|^[ \t]{4,200}\S|^[ \t]{0,200}(?:\$|>>>)\s|\bdef \w{1,200}\(|;[ \t]{0,9}$", re.MULTILINE
+)
 _VIEW = _any(
     """i (?:think|believe|feel|suspect|wonder|would argue|doubt|like|prefer);
     we (?:think|believe|feel|should|ought|need to rethink); in my (?:view|opinion|experience); in our (?:view|opinion); should;
@@ -75,7 +82,11 @@ def suggest(text: str) -> Suggestion:
 
 def suggest_kind(text: str) -> Kind:
     share_quoted = sum(len(match) for match in _QUOTED.findall(text)) / max(1, len(text))
-    quote = 3.0 * (share_quoted > 0.6) + 1.0 * (share_quoted > 0.3) + 1.5 * bool(_OPENS_QUOTED.search(text))
+    quote = (
+        3.0 * (share_quoted > 0.6)
+        + 1.0 * (share_quoted > 0.3)
+        + 1.5 * bool(_OPENS_QUOTED.search(text))
+    )
     quote += 2.5 * bool(_BLOCK_QUOTE.match(text.strip())) + 1.5 * bool(_ATTRIBUTION.search(text))
     quote += 1.0 * (share_quoted > 0.2 and bool(_SAID.search(text)))
     example = 2.0 * min(2, len(_EXAMPLE.findall(text))) + 2.0 * bool(_CODE.search(text))

@@ -100,7 +100,10 @@ def fit(pages: Sequence[list[Draft]], max_tokens: int, *, once: bool = False) ->
     owners = _owners(pages) if once else {}
     share = 1.0
     while True:
-        costs = [[_cost(draft, number, owners, share) for draft in page] for number, page in enumerate(pages)]
+        costs = [
+            [_cost(draft, number, owners, share) for draft in page]
+            for number, page in enumerate(pages)
+        ]
         smallest = all(draft.length(share) == draft.length(0.0) for page in pages for draft in page)
         if sum(map(sum, costs)) <= max_tokens or smallest:
             break
@@ -116,7 +119,13 @@ def fit(pages: Sequence[list[Draft]], max_tokens: int, *, once: bool = False) ->
             else:
                 sent[draft.hit.chunk_id] = number
                 hits.append(draft.finish(draft.length(share)))
-        fitted.append(Fitted(hits, count < len(page) or (share < 1.0 and any(len(d.content) > d.length(share) for d in page))))
+        fitted.append(
+            Fitted(
+                hits,
+                count < len(page)
+                or (share < 1.0 and any(len(d.content) > d.length(share) for d in page)),
+            )
+        )
     return fitted
 
 

@@ -50,14 +50,18 @@ class _Query:
 
 
 class BulkSearchService:
-    def __init__(self, store: Store, search: SearchService, embedding: Embedding = NO_EMBEDDING) -> None:
+    def __init__(
+        self, store: Store, search: SearchService, embedding: Embedding = NO_EMBEDDING
+    ) -> None:
         self._store = store
         self._search = search
         self._embedding = embedding
         # How many seconds of work a query was in the call before. Of the first call nothing is known.
         self._seconds_each = 0.0
 
-    def bulk_search(self, asked: BulkSearchIn, actor: Actor, purpose: str = "search") -> BulkSearchOut:
+    def bulk_search(
+        self, asked: BulkSearchIn, actor: Actor, purpose: str = "search"
+    ) -> BulkSearchOut:
         if len(asked.queries) > MAX_QUERIES:
             raise InvalidInput(f"queries: max {MAX_QUERIES} items", field="queries")
         # A query is told back as it came, but for what no answer could hold.
@@ -74,7 +78,9 @@ class BulkSearchService:
         parts = [part for start in range(readers) if (part := valid[start::readers])]
         if len(parts) > 1:
             with ThreadPoolExecutor(len(parts)) as threads:
-                spent = list(threads.map(lambda part: self._find(part, vectors, actor, purpose), parts))
+                spent = list(
+                    threads.map(lambda part: self._find(part, vectors, actor, purpose), parts)
+                )
         else:
             spent = [self._find(part, vectors, actor, purpose) for part in parts]
         if valid:
@@ -94,11 +100,15 @@ class BulkSearchService:
         except KBError as error:
             return dict.fromkeys(texts, error)
         if made is None:
-            unavailable = EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
+            unavailable = EmbedderUnavailable(
+                f"search by meaning is not possible: {self._embedding.problem}"
+            )
             return dict.fromkeys(texts, unavailable)
         return dict(zip(texts, made, strict=True))
 
-    def _find(self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str) -> float:
+    def _find(
+        self, part: list[_Query], vectors: dict[str, bytes | KBError], actor: Actor, purpose: str
+    ) -> float:
         """Answer some of the queries from one connection; how many seconds of work that was."""
         started = time.thread_time()
 
@@ -109,11 +119,22 @@ class BulkSearchService:
                 assert query.wanted
                 # What went wrong where this was asked before does not count.
                 query.page = query.drafts = query.answer = query.error = None
-                asked.append(Asked(query.wanted, None if query.wanted.syntax else vectors.get(query.wanted.query)))
-            for query, page in zip(part, self._search.find(tx, asked, actor, revision, purpose=purpose), strict=True):
+                asked.append(
+                    Asked(
+                        query.wanted,
+                        None if query.wanted.syntax else vectors.get(query.wanted.query),
+                    )
+                )
+            for query, page in zip(
+                part, self._search.find(tx, asked, actor, revision, purpose=purpose), strict=True
+            ):
                 if isinstance(page, Exception):
                     # Whatever one query raises costs that query alone.
-                    query.error = page if isinstance(page, KBError) else self._store.engine.explain(page) or _unexpected(page)
+                    query.error = (
+                        page
+                        if isinstance(page, KBError)
+                        else self._store.engine.explain(page) or _unexpected(page)
+                    )
                 else:
                     query.page, query.answer = page, self._search.answer(page)
             found = [query for query in part if query.page]
@@ -126,11 +147,19 @@ class BulkSearchService:
 
     def _finish(self, queries: list[_Query], max_tokens: int | None) -> None:
         """Give the answers their hits: within each query's own budget, then within that of the call."""
-        numbered = [(number, query) for number, query in enumerate(queries) if query.drafts is not None and not query.error]
+        numbered = [
+            (number, query)
+            for number, query in enumerate(queries)
+            if query.drafts is not None and not query.error
+        ]
         for _, query in numbered:
             assert query.wanted and query.page and query.answer and query.drafts is not None
             own = query.wanted.max_tokens
-            fitted = unlimited(query.drafts) if own is None else fit([query.drafts], own - envelope(query.answer))[0]
+            fitted = (
+                unlimited(query.drafts)
+                if own is None
+                else fit([query.drafts], own - envelope(query.answer))[0]
+            )
             self._search.finished(query.answer, query.page, fitted)
             if max_tokens is not None:
                 for draft in query.drafts[: len(fitted.hits)]:
@@ -141,7 +170,11 @@ class BulkSearchService:
         pages: list[list[Draft]] = [[] for _ in queries]
         overhead = cost(_response([], 0).model_dump())
         for query in queries:
-            overhead += cost(_item(query).model_dump()) if query.error else cost({"query": query.given}) + _ITEM
+            overhead += (
+                cost(_item(query).model_dump())
+                if query.error
+                else cost({"query": query.given}) + _ITEM
+            )
             overhead += envelope(query.answer) if query.answer and not query.error else 0
         for number, query in numbered:
             pages[number] = query.drafts or []
@@ -158,7 +191,9 @@ _ITEM = cost({"schema_version": "bulk_search_item.v1", "response": None, "error"
 
 def _validated(given: Any) -> SearchIn:
     if is_deeper(given, MAX_DEPTH):
-        raise InvalidInput(f"query: must not be nested more than {MAX_DEPTH} levels deep", field="query")
+        raise InvalidInput(
+            f"query: must not be nested more than {MAX_DEPTH} levels deep", field="query"
+        )
     if not isinstance(given, dict):
         raise InvalidInput('a search must be an object: {"query": "…"}', field="query")
     return validate(SearchIn, given)
@@ -167,13 +202,18 @@ def _validated(given: Any) -> SearchIn:
 def _item(query: _Query) -> BulkSearchItem:
     error = ErrorV1.model_construct(**query.error.v1()) if query.error else None
     return BulkSearchItem.model_construct(
-        schema_version="bulk_search_item.v1", query=query.given, response=None if error else query.answer, error=error
+        schema_version="bulk_search_item.v1",
+        query=query.given,
+        response=None if error else query.answer,
+        error=error,
     )
 
 
 def _response(items: list[BulkSearchItem], failed: int) -> BulkSearchOut:
     counts = BulkCounts(total=len(items), succeeded=len(items) - failed, failed=failed)
-    return BulkSearchOut.model_construct(schema_version="bulk_search_response.v1", results=items, summary=counts)
+    return BulkSearchOut.model_construct(
+        schema_version="bulk_search_response.v1", results=items, summary=counts
+    )
 
 
 def _unexpected(error: Exception) -> KBError:

@@ -127,11 +127,15 @@ def search(
         "doc_type": doc_type,
     }
     if bulk:
-        given = [name for name, value in {"query": text or None, **options}.items() if value is not None]
+        given = [
+            name for name, value in {"query": text or None, **options}.items() if value is not None
+        ]
         _search_many(cli, given, total_tokens)
         return 0
     if not query:
-        raise ConfigInvalid("no query given: kb search WORDS, or --bulk to read searches from standard input")
+        raise ConfigInvalid(
+            "no query given: kb search WORDS, or --bulk to read searches from standard input"
+        )
     if total_tokens is not None:
         raise ConfigInvalid("--total-tokens goes with --bulk; for one search there is --max-tokens")
     found = cli.engine.search(text, **options)
@@ -182,7 +186,13 @@ def _link(cli: Cli, hit: dict[str, Any]) -> str | None:
 
 def _search_many(cli: Cli, ignored: list[str], total_tokens: int | None) -> None:
     for name in ignored:
-        shown = name if name == "query" else "--type" if name == "doc_type" else f"--{name.replace('_', '-')}"
+        shown = (
+            name
+            if name == "query"
+            else "--type"
+            if name == "doc_type"
+            else f"--{name.replace('_', '-')}"
+        )
         cli.say(f"kb: warning: {shown} is ignored: with --bulk every search has its own fields")
     queries = _read_queries(cli)
     if len(queries) > _MAX_QUERIES:
@@ -210,10 +220,16 @@ def _read_queries(cli: Cli) -> list[Any]:
         if not line.strip():
             continue
         try:
-            queries.append(json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_number))
+            queries.append(
+                json.loads(
+                    line.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_number
+                )
+            )
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-            raise ConfigInvalid(f"standard input, line {number}, is not JSON: {reason}", line=number) from None
+            raise ConfigInvalid(
+                f"standard input, line {number}, is not JSON: {reason}", line=number
+            ) from None
     return queries
 
 

@@ -46,14 +46,23 @@ class Cursors:
             raw = b""
         body, signature = raw[:-_SIGNATURE], raw[-_SIGNATURE:]
         # Decoding skips what is not base64: only the very text that was written counts.
-        genuine = base64.urlsafe_b64encode(raw).decode() == cursor and hmac.compare_digest(signature, self._sign(body))
+        genuine = base64.urlsafe_b64encode(raw).decode() == cursor and hmac.compare_digest(
+            signature, self._sign(body)
+        )
         if not genuine or len(body) != _HEAD.size + _DIGEST:
             raise InvalidCursor("cursor: is not one that a search has given", field="cursor")
         version, shown, then = _HEAD.unpack_from(body)
         if version != _VERSION or body[_HEAD.size :] != digest:
-            raise InvalidCursor("cursor: belongs to another query, or to other filters or another mode", field="cursor")
+            raise InvalidCursor(
+                "cursor: belongs to another query, or to other filters or another mode",
+                field="cursor",
+            )
         if then != revision:
-            raise StaleCursor("cursor: the documents have changed since", hint="search again without the cursor", field="cursor")
+            raise StaleCursor(
+                "cursor: the documents have changed since",
+                hint="search again without the cursor",
+                field="cursor",
+            )
         return shown
 
     def _sign(self, body: bytes) -> bytes:

@@ -19,7 +19,9 @@ from kb_search.evaluation import MODES, Collection, Quality, fill, load_collecti
 def evaluate(
     folder: Path,
     *,
-    mode: Annotated[list[Literal["lexical", "vector", "hybrid"]] | None, Parameter(negative=())] = None,
+    mode: Annotated[
+        list[Literal["lexical", "vector", "hybrid"]] | None, Parameter(negative=())
+    ] = None,
     compare: Annotated[list[str] | None, Parameter(negative=())] = None,
     cli: Cli,
 ) -> None:
@@ -57,14 +59,21 @@ def evaluate(
     cli.table(data, [[_cell(value) for value in row.values()] for row in rows], list(rows[0]))
 
 
-def _run(cli: Cli, collection: Collection, modes: Sequence[str], changed: Mapping[str, str]) -> dict[str, Quality]:
+def _run(
+    cli: Cli, collection: Collection, modes: Sequence[str], changed: Mapping[str, str]
+) -> dict[str, Quality]:
     def progress(items: Sequence[Any], label: str) -> Iterable[Any]:
         with cli.progress(items, label) as counted:
             yield from counted
 
     what = " ".join(f"{name}={value}" for name, value in changed.items()) or "the settings in force"
-    cli.say(f"{collection.name}: {len(collection.documents)} documents, {len(collection.queries)} queries, {what}")
-    with tempfile.TemporaryDirectory(prefix="kb-eval-") as home, _engine(cli, Path(home), changed) as engine:
+    cli.say(
+        f"{collection.name}: {len(collection.documents)} documents, {len(collection.queries)} queries, {what}"
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="kb-eval-") as home,
+        _engine(cli, Path(home), changed) as engine,
+    ):
         ids = fill(engine, collection, progress)
         return {mode: measure(engine, collection, ids, mode, progress) for mode in modes}
 
@@ -91,14 +100,22 @@ def _engine(cli: Cli, home: Path, changed: Mapping[str, str]) -> Iterator[Engine
 
 
 # Where a run keeps its documents is not for the person to say.
-_OWN = {"KB_DATA_DIR", "KB_ENGINE_URL", "KB_DATABASE_URL", "KB_DATABASE_REPLICA_URL", "KB_FILES_URL"}
+_OWN = {
+    "KB_DATA_DIR",
+    "KB_ENGINE_URL",
+    "KB_DATABASE_URL",
+    "KB_DATABASE_REPLICA_URL",
+    "KB_FILES_URL",
+}
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
     pairs = [item.partition("=") for item in given]
     for name, equals, _ in pairs:
         if not equals or not name.startswith("KB_") or name in _OWN:
-            raise ConfigInvalid(f"--compare takes a setting, such as KB_EMBEDDER=multilingual, not {name!r}")
+            raise ConfigInvalid(
+                f"--compare takes a setting, such as KB_EMBEDDER=multilingual, not {name!r}"
+            )
     return {name: value for name, _, value in pairs}
 
 

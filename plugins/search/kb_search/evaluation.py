@@ -54,9 +54,16 @@ def load_collection(folder: Path, queries_from: Path | None = None) -> Collectio
     asked = queries_from or folder
     documents = [_record(line, corpus, ("_id", "text")) for line in _lines(corpus)]
     relevant = _judgements(asked / "qrels.tsv")
-    questions = [_record(line, asked / "queries.jsonl", ("_id", "text")) for line in _lines(asked / "queries.jsonl")]
+    questions = [
+        _record(line, asked / "queries.jsonl", ("_id", "text"))
+        for line in _lines(asked / "queries.jsonl")
+    ]
     # A question without any right answer says nothing about a search.
-    queries = [Query(str(q["_id"]), q["text"], relevant[str(q["_id"])]) for q in questions if str(q["_id"]) in relevant]
+    queries = [
+        Query(str(q["_id"]), q["text"], relevant[str(q["_id"])])
+        for q in questions
+        if str(q["_id"]) in relevant
+    ]
     if not documents or not queries:
         raise ConfigInvalid(f"{folder} holds no documents, or no queries with judgements")
     return Collection(folder.resolve().name, documents, queries)
@@ -74,7 +81,9 @@ def fill(engine: Engine, collection: Collection, progress: Progress) -> dict[int
     return added
 
 
-def measure(engine: Engine, collection: Collection, ids: Mapping[int, str], mode: str, progress: Progress) -> Quality:
+def measure(
+    engine: Engine, collection: Collection, ids: Mapping[int, str], mode: str, progress: Progress
+) -> Quality:
     """Ask every question; a document is where its best chunk is."""
     ndcgs, recalls, seconds = [], [], []
     for query in progress(collection.queries, f"{mode} search"):
@@ -88,20 +97,26 @@ def measure(engine: Engine, collection: Collection, ids: Mapping[int, str], mode
     return Quality(sum(ndcgs) / count, sum(recalls) / count, 1000 * sorted(seconds)[count // 2])
 
 
-def _ranked(engine: Engine, text: str, mode: str, found: dict[str, Any], ids: Mapping[int, str]) -> list[str]:
+def _ranked(
+    engine: Engine, text: str, mode: str, found: dict[str, Any], ids: Mapping[int, str]
+) -> list[str]:
     ranked = dict.fromkeys(ids[hit["doc_id"]] for hit in found["hits"])
     for _ in range(_PAGES):
         # A document may have several chunks among the hits.
         if not found["next_cursor"] or len(ranked) >= _DEEPEST:
             break
-        found = engine.search(text, mode=mode, k=_DEEPEST, snippet_chars=20, cursor=found["next_cursor"])
+        found = engine.search(
+            text, mode=mode, k=_DEEPEST, snippet_chars=20, cursor=found["next_cursor"]
+        )
         ranked |= dict.fromkeys(ids[hit["doc_id"]] for hit in found["hits"])
     return list(ranked)
 
 
 def ndcg(ranked: Sequence[str], relevant: Mapping[str, int], depth: int = 10) -> float:
     """Normalised discounted cumulative gain: 1 where the best documents come first, in order of their grades."""
-    gain = sum(relevant.get(name, 0) / math.log2(place + 2) for place, name in enumerate(ranked[:depth]))
+    gain = sum(
+        relevant.get(name, 0) / math.log2(place + 2) for place, name in enumerate(ranked[:depth])
+    )
     grades = sorted(relevant.values(), reverse=True)[:depth]
     return gain / sum(grade / math.log2(place + 2) for place, grade in enumerate(grades))
 
@@ -113,7 +128,11 @@ def recall(ranked: Sequence[str], relevant: Mapping[str, int], depth: int = _DEE
 
 def _lines(path: Path) -> list[str]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8") as file
+        ):
             return [line for line in file.read().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -124,7 +143,9 @@ def _lines(path: Path) -> list[str]:
 def _record(line: str, path: Path, wanted: Sequence[str]) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
-        if all(isinstance(record[name], str | int) for name in wanted) and isinstance(record["text"], str):
+        if all(isinstance(record[name], str | int) for name in wanted) and isinstance(
+            record["text"], str
+        ):
             return record
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
@@ -136,7 +157,9 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
     for line in _lines(path)[1:]:
         parts = line.split("\t")
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdecimal():
-            raise ConfigInvalid(f"{path}: a line is not query id, document id and grade, by tabs: {line[:80]}")
+            raise ConfigInvalid(
+                f"{path}: a line is not query id, document id and grade, by tabs: {line[:80]}"
+            )
         if int(parts[2]) > 0:
             found.setdefault(parts[0], {})[parts[1]] = int(parts[2])
     return found

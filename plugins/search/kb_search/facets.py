@@ -27,16 +27,26 @@ def count_facets(tx: Tx, query: RetrievalQuery, found: list[int]) -> FacetsOut:
         wanted = text_query(query.expression or query.text)
         matching = sa.or_(matching, tx.text.matches(wanted, chunks.c.seq))
     allowed = [tx.owns(chunks), matching, *([] if query.condition is None else [query.condition])]
-    matched = sa.select(chunks.c.document_id.label("id")).distinct().join(documents, documents.c.id == chunks.c.document_id)
+    matched = (
+        sa.select(chunks.c.document_id.label("id"))
+        .distinct()
+        .join(documents, documents.c.id == chunks.c.document_id)
+    )
     # It is read five times; evaluated once.
     once = matched.where(*allowed).cte("matched")
     rows = [sa.select(sa.literal("documents"), sa.null(), sa.func.count()).select_from(once)]
     for name in _FIELDS:
         column = documents.c[name]
-        rows.append(sa.select(sa.literal(name), column, sa.func.count()).join(once, once.c.id == documents.c.id).group_by(column))
+        rows.append(
+            sa.select(sa.literal(name), column, sa.func.count())
+            .join(once, once.c.id == documents.c.id)
+            .group_by(column)
+        )
     tag = document_tags.c.tag
     rows.append(
-        sa.select(sa.literal("tag"), tag, sa.func.count()).join(once, once.c.id == document_tags.c.document_id).group_by(tag)
+        sa.select(sa.literal("tag"), tag, sa.func.count())
+        .join(once, once.c.id == document_tags.c.document_id)
+        .group_by(tag)
     )
     counts: dict[str, list[FacetOut]] = {name: [] for name in (*_FIELDS, "tag")}
     total = 0

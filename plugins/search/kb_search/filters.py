@@ -34,7 +34,12 @@ _FIELDS = (
     "doc_type",
 )
 # What the standard library calls otherwise, or nothing at all.
-_MEDIA_TYPES = {"text/markdown": "markdown", "text/x-markdown": "markdown", "message/rfc822": "email", "text/plain": "text"}
+_MEDIA_TYPES = {
+    "text/markdown": "markdown",
+    "text/x-markdown": "markdown",
+    "message/rfc822": "email",
+    "text/plain": "text",
+}
 
 
 def filters_of(wanted: SearchIn, plugins: Plugins) -> dict[str, Any]:
@@ -59,7 +64,9 @@ def condition(wanted: SearchIn, plugins: Plugins, tx: Tx) -> sa.ColumnElement[bo
     if wanted.tag:
         found.append(_has_any(wanted.tag))
     if wanted.tags:
-        found.append(has_all_tags(wanted.tags) if wanted.tags_match == "all" else _has_any(wanted.tags))
+        found.append(
+            has_all_tags(wanted.tags) if wanted.tags_match == "all" else _has_any(wanted.tags)
+        )
     if wanted.lang is not None:
         asked, lang = wanted.lang.lower(), sa.func.lower(documents.c.lang)
         # `pt` is also `pt-br`.
@@ -80,7 +87,9 @@ def condition(wanted: SearchIn, plugins: Plugins, tx: Tx) -> sa.ColumnElement[bo
 
 
 def _has_any(tags: list[str]) -> sa.ColumnElement[bool]:
-    return documents.c.id.in_(sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, tags)))
+    return documents.c.id.in_(
+        sa.select(document_tags.c.document_id).where(among(document_tags.c.tag, tags))
+    )
 
 
 def media_names(asked: Iterable[str], plugins: Plugins) -> set[str]:
@@ -90,7 +99,9 @@ def media_names(asked: Iterable[str], plugins: Plugins) -> set[str]:
         plain = name.strip().lower()
         found |= {name, plain, _MEDIA_TYPES.get(plain, plain)}
         for item in plugins.registry(Extractor):
-            if f".{plain}" in item.suffixes or any(mimetypes.types_map.get(suffix) == plain for suffix in item.suffixes):
+            if f".{plain}" in item.suffixes or any(
+                mimetypes.types_map.get(suffix) == plain for suffix in item.suffixes
+            ):
                 found.add(item.media)
     return found
 
@@ -115,6 +126,12 @@ def path_matches(pattern: str, tx: Tx) -> sa.ColumnElement[bool]:
     if pattern == f"{start}**" and start.endswith("/"):
         return begins
     regex = re.compile(glob_regex(pattern))
-    query = sa.select(documents.c.id, documents.c.path).where(tx.owns(documents), documents.c.path.is_not(None), begins)
-    matching = [number for number, path in tx.execute(query) if regex.fullmatch(unicodedata.normalize("NFC", path))]
+    query = sa.select(documents.c.id, documents.c.path).where(
+        tx.owns(documents), documents.c.path.is_not(None), begins
+    )
+    matching = [
+        number
+        for number, path in tx.execute(query)
+        if regex.fullmatch(unicodedata.normalize("NFC", path))
+    ]
     return among(documents.c.id, matching)

@@ -29,14 +29,22 @@ _NO_RANK = 1 << 60
 Contexts = Callable[[Collection[int]], Mapping[int, Hashable]]
 
 
-def fuse(lists: Mapping[str, Candidates], limit: int, weights: Mapping[str, float], contexts: Contexts | None = None) -> Hits:
+def fuse(
+    lists: Mapping[str, Candidates],
+    limit: int,
+    weights: Mapping[str, float],
+    contexts: Contexts | None = None,
+) -> Hits:
     """Return every chunk of every list, best first.
 
     `limit` is how long a list could be; `weights` lower the lists that know less. `contexts` returns what chunks stand under;
     it is called only where vectors count.
     """
     columns = {name: (found.numbers, plain(found.scores)) for name, found in lists.items()}
-    ranks = {name: dict(zip(numbers, range(1, len(numbers) + 1), strict=True)) for name, (numbers, _) in columns.items()}
+    ranks = {
+        name: dict(zip(numbers, range(1, len(numbers) + 1), strict=True))
+        for name, (numbers, _) in columns.items()
+    }
     best: dict[int, int] = {}
     for of_list in ranks.values():
         for chunk, rank in of_list.items():
@@ -90,5 +98,7 @@ def _shared(gained: Mapping[int, float], contexts: Mapping[int, Hashable]) -> di
         near = [gained[chunk] for chunk in together if chunk in gained]
         if near:
             share, best = len(near) / (len(together) + 1), max(near)
-            shared.update({chunk: share * best + (1.0 - share) * gained.get(chunk, 0.0) for chunk in together})
+            shared.update(
+                {chunk: share * best + (1.0 - share) * gained.get(chunk, 0.0) for chunk in together}
+            )
     return shared

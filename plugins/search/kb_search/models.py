@@ -30,11 +30,17 @@ def parse_time(text: str) -> str:
         time = datetime.fromisoformat(text)
         time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError("must be a date or time in ISO 8601, like 2026-01-31 or 2026-01-31T12:00:00Z") from None
+        raise ValueError(
+            "must be a date or time in ISO 8601, like 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from None
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-Query = Annotated[Text, Field(max_length=_LONGEST_QUERY, description="What to look for."), AfterValidator(_not_blank)]
+Query = Annotated[
+    Text,
+    Field(max_length=_LONGEST_QUERY, description="What to look for."),
+    AfterValidator(_not_blank),
+]
 Name = Annotated[Text, Field(max_length=_LONGEST_NAME)]
 Time = Annotated[Name, AfterValidator(parse_time)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -46,30 +52,62 @@ class SearchIn(Question):
     query: Query
     mode: Annotated[Mode, Field(description="By words, by meaning, or both.")] = "hybrid"
     k: Annotated[int, Field(ge=1, le=100, description="How many hits at most.")] = 10
-    max_tokens: Annotated[Tokens | None, Field(description="What the answer may cost a model, estimated.")] = None
-    snippet_chars: Annotated[int, Field(ge=20, le=10_000, description="How long a snippet may be.")] = 300
-    cursor: Annotated[Name | None, Field(description="`next_cursor` of the page before; all else must be the same.")] = None
+    max_tokens: Annotated[
+        Tokens | None, Field(description="What the answer may cost a model, estimated.")
+    ] = None
+    snippet_chars: Annotated[
+        int, Field(ge=20, le=10_000, description="How long a snippet may be.")
+    ] = 300
+    cursor: Annotated[
+        Name | None,
+        Field(description="`next_cursor` of the page before; all else must be the same."),
+    ] = None
     trace: Annotated[bool, Field(description="Show how the hits were found.")] = False
     syntax: Annotated[
-        bool, Field(description='Read the query as `word`, `"a phrase"`, `-word`, `title:word`, `word*`; all must match.')
+        bool,
+        Field(
+            description='Read the query as `word`, `"a phrase"`, `-word`, `title:word`, `word*`; all must match.'
+        ),
     ] = False
-    facets: Annotated[bool, Field(description="Count the matching documents by tag, type, language and media.")] = False
+    facets: Annotated[
+        bool, Field(description="Count the matching documents by tag, type, language and media.")
+    ] = False
     tag: Annotated[list[Tag] | None, Field(description="Has ANY of these tags.")] = None
     tags: Annotated[list[Tag] | None, Field(description="Has ALL of these tags.")] = None
-    tags_match: Annotated[Literal["any", "all"], Field(description="`any`: one of `tags` is enough.")] = "all"
+    tags_match: Annotated[
+        Literal["any", "all"], Field(description="`any`: one of `tags` is enough.")
+    ] = "all"
     lang: Annotated[Name | None, Field(description="Is in this language: en, ko, …")] = None
     path_glob: Annotated[
-        Name | None, Field(description="Its path matches: `src/**`, `*.md`, `notes/2026-??-*.md`.", min_length=1)
+        Name | None,
+        Field(
+            description="Its path matches: `src/**`, `*.md`, `notes/2026-??-*.md`.", min_length=1
+        ),
     ] = None
-    trust_min: Annotated[Trust | None, Field(description="Is trusted so far or further: primary, secondary, generated.")] = None
-    media: Annotated[list[Name] | None, Field(description="Is of any of these kinds: markdown, pdf, text/html, …")] = None
-    ingested_after: Annotated[Time | None, Field(description="Was indexed after this time, in ISO 8601.")] = None
+    trust_min: Annotated[
+        Trust | None,
+        Field(description="Is trusted so far or further: primary, secondary, generated."),
+    ] = None
+    media: Annotated[
+        list[Name] | None,
+        Field(description="Is of any of these kinds: markdown, pdf, text/html, …"),
+    ] = None
+    ingested_after: Annotated[
+        Time | None, Field(description="Was indexed after this time, in ISO 8601.")
+    ] = None
     doc_id: Annotated[Id | None, Field(description="Is this document.")] = None
     doc_type: Annotated[Name | None, Field(description="Is of this type.")] = None
 
 
 # What decides which hits there are and in which order: a cursor is bound to these.
-BOUND = frozenset(SearchIn.model_fields) - {"k", "max_tokens", "snippet_chars", "cursor", "trace", "facets"}
+BOUND = frozenset(SearchIn.model_fields) - {
+    "k",
+    "max_tokens",
+    "snippet_chars",
+    "cursor",
+    "trace",
+    "facets",
+}
 
 
 class BulkSearchIn(Body):
@@ -77,10 +115,16 @@ class BulkSearchIn(Body):
 
     queries: Annotated[
         list[Any],
-        Field(description="Searches, each with the fields of `/search`.", json_schema_extra={"maxItems": MAX_QUERIES}),
+        Field(
+            description="Searches, each with the fields of `/search`.",
+            json_schema_extra={"maxItems": MAX_QUERIES},
+        ),
     ]
     max_tokens: Annotated[
-        Tokens | None, Field(description="What the whole answer may cost a model; a chunk's text is then sent once.")
+        Tokens | None,
+        Field(
+            description="What the whole answer may cost a model; a chunk's text is then sent once."
+        ),
     ] = None
 
 
@@ -116,7 +160,9 @@ class HitOut(Wire):
     doc_path: str | None
     title: str
     heading_path: list[str]
-    snippet: Annotated[str | None, Field(description="Null where `snippet_ref` says that it was sent before.")]
+    snippet: Annotated[
+        str | None, Field(description="Null where `snippet_ref` says that it was sent before.")
+    ]
     citation: str
     retrieval: RetrievalOut
     tags: list[str]
@@ -127,10 +173,13 @@ class HitOut(Wire):
     indexed_at: str | None
     chunk_kind: str | None
     usage_policy: str | None
-    source_ref: Annotated[str | None, Field(description="Where the text is from, if that is known.", exclude_if=_is_absent)] = (
-        None
-    )
-    source_title: Annotated[str | None, Field(description="The title of that source.", exclude_if=_is_absent)] = None
+    source_ref: Annotated[
+        str | None,
+        Field(description="Where the text is from, if that is known.", exclude_if=_is_absent),
+    ] = None
+    source_title: Annotated[
+        str | None, Field(description="The title of that source.", exclude_if=_is_absent)
+    ] = None
     snippet_ref: Annotated[
         int | None,
         Field(
@@ -175,10 +224,15 @@ class SearchOut(Wire):
     schema_version: Literal["search_response.v1"]
     hits: list[HitOut]
     next_cursor: str | None
-    truncated: Annotated[bool, Field(description="Whether `max_tokens` shortened snippets or dropped hits.")]
+    truncated: Annotated[
+        bool, Field(description="Whether `max_tokens` shortened snippets or dropped hits.")
+    ]
     trace: TraceOut | None
     hint: str | None
-    facets: Annotated[FacetsOut | None, Field(description="Only where they were asked for.", exclude_if=_is_absent)] = None
+    facets: Annotated[
+        FacetsOut | None,
+        Field(description="Only where they were asked for.", exclude_if=_is_absent),
+    ] = None
 
 
 class BulkSearchItem(Wire):

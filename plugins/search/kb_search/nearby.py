@@ -28,7 +28,9 @@ Scored = tuple[int, float]
 Products = Callable[[Sequence[bytes], int], list[list[float]]]
 
 
-def lift(rankings: Sequence[Hits], weights: Sequence[float], tx: Tx, *, with_numpy: bool) -> list[Hits]:
+def lift(
+    rankings: Sequence[Hits], weights: Sequence[float], tx: Tx, *, with_numpy: bool
+) -> list[Hits]:
     """Return the rankings with those hits lifted that stand near the best.
 
     `weights` are what vectors count in each search. With `with_numpy` it computes the products: that pays for several searches,
@@ -36,7 +38,10 @@ def lift(rankings: Sequence[Hits], weights: Sequence[float], tx: Tx, *, with_num
     """
     firsts = [[*zip(hits.chunks[:_FIRST], hits.scores[:_FIRST], strict=True)] for hits in rankings]
     scores = _new_scores(firsts, weights, tx, by_numpy if with_numpy else by_hand)
-    return [_ordered(hits, values) if values else hits for hits, values in zip(rankings, scores, strict=True)]
+    return [
+        _ordered(hits, values) if values else hits
+        for hits, values in zip(rankings, scores, strict=True)
+    ]
 
 
 def _ordered(hits: Hits, scores: list[float]) -> Hits:
@@ -47,19 +52,29 @@ def _ordered(hits: Hits, scores: list[float]) -> Hits:
         return [*(column[place] for place in order), *column[len(order) :]]
 
     lists = {name: (moved(ranks), moved(values)) for name, (ranks, values) in hits.lists.items()}
-    return Hits(moved(hits.chunks), [*(scores[place] for place in order), *hits.scores[len(order) :]], lists)
+    return Hits(
+        moved(hits.chunks), [*(scores[place] for place in order), *hits.scores[len(order) :]], lists
+    )
 
 
-def _new_scores(firsts: Sequence[Sequence[Scored]], weights: Sequence[float], tx: Tx, products: Products) -> list[list[float]]:
+def _new_scores(
+    firsts: Sequence[Sequence[Scored]], weights: Sequence[float], tx: Tx, products: Products
+) -> list[list[float]]:
     """Return the new scores of the first hits of each ranking; none where a ranking stays as it is."""
-    asked = [first if weight > 0 and len(first) > 1 else () for first, weight in zip(firsts, weights, strict=True)]
+    asked = [
+        first if weight > 0 and len(first) > 1 else ()
+        for first, weight in zip(firsts, weights, strict=True)
+    ]
     numbers = list({chunk: None for first in asked for chunk, _ in first})
     index = tx.vectors if numbers else None
     if index is None:
         return [[] for _ in firsts]
     vectors = index.read(numbers)
     under = contexts(numbers, tx)
-    return [lifted(first, vectors, under, _SHARE * weight, products) for first, weight in zip(asked, weights, strict=True)]
+    return [
+        lifted(first, vectors, under, _SHARE * weight, products)
+        for first, weight in zip(asked, weights, strict=True)
+    ]
 
 
 def lifted(
@@ -77,9 +92,15 @@ def lifted(
     for (chunk, _), row in zip(there, rows, strict=True):
         mine = under.get(chunk)
         # Those under the same title and headings are near for that alone, and have shared already.
-        near = [cosine * score for (score, theirs), cosine in zip(best, row, strict=True) if theirs != mine]
+        near = [
+            cosine * score
+            for (score, theirs), cosine in zip(best, row, strict=True)
+            if theirs != mine
+        ]
         reached[chunk] = max(near, default=0.0)
-    return [max(score, (1.0 - share) * score + share * reached.get(chunk, 0.0)) for chunk, score in hits]
+    return [
+        max(score, (1.0 - share) * score + share * reached.get(chunk, 0.0)) for chunk, score in hits
+    ]
 
 
 def by_hand(vectors: Sequence[bytes], count: int) -> list[list[float]]:
@@ -88,7 +109,9 @@ def by_hand(vectors: Sequence[bytes], count: int) -> list[list[float]]:
     Importing numpy would take a hundred times as long as this does for one search.
     """
     numbers = [struct.unpack(f"<{len(vector) // 4}f", vector) for vector in vectors]
-    return [[round(sum(map(mul, one, other)), _DIGITS) for other in numbers[:count]] for one in numbers]
+    return [
+        [round(sum(map(mul, one, other)), _DIGITS) for other in numbers[:count]] for one in numbers
+    ]
 
 
 def by_numpy(vectors: Sequence[bytes], count: int) -> list[list[float]]:

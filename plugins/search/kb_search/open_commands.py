@@ -22,7 +22,22 @@ from kb_search.render import place_of
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE = re.compile(r":(\d+)$")
 # Files that an editor shows as they are; whatever else is left to the desktop.
-_TEXT = {".md", ".markdown", ".txt", ".rst", ".org", ".csv", ".tsv", ".json", ".py", ".log", ".toml", ".yaml", ".yml", ".html"}
+_TEXT = {
+    ".md",
+    ".markdown",
+    ".txt",
+    ".rst",
+    ".org",
+    ".csv",
+    ".tsv",
+    ".json",
+    ".py",
+    ".log",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".html",
+}
 # Editors that take the line as +N; others are only given the file.
 _TAKES_LINE = {"vi", "vim", "nvim", "nano", "emacs", "emacsclient", "kak", "micro", "joe", "less"}
 
@@ -71,13 +86,21 @@ def _find(cli: Cli, hit: str) -> dict[str, Any]:
         return _place(cli.engine.find_document(hit))
     known = next((item for item in last if item["rank"] == int(hit)), None)
     if known is None:
-        raise NotFound(f"the last search has no hit {hit}", hint="kb search finds something; kb open takes the number of a hit")
+        raise NotFound(
+            f"the last search has no hit {hit}",
+            hint="kb search finds something; kb open takes the number of a hit",
+        )
     return known
 
 
 def _place(document: dict[str, Any]) -> dict[str, Any]:
     place = document["path"] or f"document/{document['id']}"
-    return {"doc_id": document["id"], "doc_path": document["path"], "title": document["title"], "citation": place}
+    return {
+        "doc_id": document["id"],
+        "doc_path": document["path"],
+        "title": document["title"],
+        "citation": place,
+    }
 
 
 def _source(cli: Cli, place: dict[str, Any]) -> Path | None:
@@ -93,7 +116,9 @@ def _opener(path: Path, line: re.Match[str] | None) -> list[str]:
         at = [f"+{line[1]}"] if line and Path(editor[0]).name in _TAKES_LINE else []
         return [*editor, *at, str(path)]
     desktop = "open" if sys.platform == "darwin" else "xdg-open"
-    if shutil.which(desktop) and (sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if shutil.which(desktop) and (
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
         return [desktop, str(path)]
     return [*_pager(), str(path)]
 
@@ -104,6 +129,16 @@ def _pager() -> list[str]:
 
 def _show_text(cli: Cli, place: dict[str, Any]) -> None:
     """A document without a file here: what was read of it."""
-    text = "\n\n".join(chunk["content"] for chunk in cli.engine.get_document_chunks(place["doc_id"]))
-    shown = "".join(character for character in text if character.isprintable() or character in "\n\t")
-    subprocess.run(_pager(), input=f"{harmless(place['title'])}\n\n{shown}\n", text=True, encoding="utf-8", check=False)
+    text = "\n\n".join(
+        chunk["content"] for chunk in cli.engine.get_document_chunks(place["doc_id"])
+    )
+    shown = "".join(
+        character for character in text if character.isprintable() or character in "\n\t"
+    )
+    subprocess.run(
+        _pager(),
+        input=f"{harmless(place['title'])}\n\n{shown}\n",
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )

@@ -54,16 +54,25 @@ def kb_retrievers() -> list[api.Retriever]:
 
 
 @hookimpl
-def kb_fuse_hits(queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx) -> list[Hits]:
+def kb_fuse_hits(
+    queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[str, Candidates]], tx: Tx
+) -> list[Hits]:
     from kb_search.contexts import contexts
     from kb_search.fusion import fuse
     from kb_search.nearby import lift
 
     # The store answers in numpy's arrays where it has computed with numpy.
-    by_numpy = len(queries) > 1 or any(hasattr(column.chunks, "tolist") for column in lists[0].values())
+    by_numpy = len(queries) > 1 or any(
+        hasattr(column.chunks, "tolist") for column in lists[0].values()
+    )
     pairs = list(zip(queries, lists, strict=True))
-    fused = [fuse(found, query.limit, query.weights, lambda chunks: contexts(chunks, tx)) for query, found in pairs]
-    weights = [query.weights.get("vector", 1.0) if found.get("vector") else 0.0 for query, found in pairs]
+    fused = [
+        fuse(found, query.limit, query.weights, lambda chunks: contexts(chunks, tx))
+        for query, found in pairs
+    ]
+    weights = [
+        query.weights.get("vector", 1.0) if found.get("vector") else 0.0 for query, found in pairs
+    ]
     return lift(fused, weights, tx, with_numpy=by_numpy)
 
 
@@ -71,8 +80,15 @@ def kb_fuse_hits(queries: Sequence[api.RetrievalQuery], lists: Sequence[Mapping[
 def kb_commands() -> list[api.Command]:
     measuring = "Measure how well search finds known answers."
     return [
-        api.Command("search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"),
-        api.Command("open", "kb_search.open_commands:open_hit", help="Open a hit of the last search.", group="Search"),
+        api.Command(
+            "search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"
+        ),
+        api.Command(
+            "open",
+            "kb_search.open_commands:open_hit",
+            help="Open a hit of the last search.",
+            group="Search",
+        ),
         api.Command("eval", "kb_search.eval_commands:evaluate", help=measuring, group="Search"),
     ]
 
@@ -81,6 +97,17 @@ def kb_commands() -> list[api.Command]:
 def kb_tools() -> list[api.Tool]:
     def tool(name: str, function: str, title: str) -> api.Tool:
         target = f"kb_search.tools:{function}"
-        return api.Tool(name, target, title, "read", read_only=True, idempotent=True, permission="documents.read")
+        return api.Tool(
+            name,
+            target,
+            title,
+            "read",
+            read_only=True,
+            idempotent=True,
+            permission="documents.read",
+        )
 
-    return [tool("kb_search", "search", "Search"), tool("kb_bulk_search", "bulk_search", "Search many")]
+    return [
+        tool("kb_search", "search", "Search"),
+        tool("kb_bulk_search", "bulk_search", "Search many"),
+    ]

@@ -41,7 +41,14 @@ def style() -> Style:
     return Style("\033[1m", "\033[2m", "\033[1;33m", "\033[0m", layout=True)
 
 
-def hit_block(hit: Mapping[str, Any], look: Style, matcher: Matcher, best: float, width: int, link: str | None = None) -> str:
+def hit_block(
+    hit: Mapping[str, Any],
+    look: Style,
+    matcher: Matcher,
+    best: float,
+    width: int,
+    link: str | None = None,
+) -> str:
     """A hit in a few lines: title, place, headings, snippet."""
     title = _line(hit["title"])
     place = place_of(hit)
@@ -57,7 +64,10 @@ def hit_block(hit: Mapping[str, Any], look: Style, matcher: Matcher, best: float
     lines.append(_INDENT + (f"\033]8;;{link}\033\\{shown}\033]8;;\033\\" if link else shown))
     if heading:
         lines.append(f"{_INDENT}{look.dim}{heading}{look.plain}")
-    lines += [_INDENT + _marked(line, matcher, look) for line in wrapped(snippet, min(width, _WIDEST) - len(_INDENT))]
+    lines += [
+        _INDENT + _marked(line, matcher, look)
+        for line in wrapped(snippet, min(width, _WIDEST) - len(_INDENT))
+    ]
     return "\n".join(lines)
 
 
@@ -105,7 +115,10 @@ def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most so many columns, cut between words, or anywhere in text without spaces."""
     lines, line, used = [], "", 0
     for piece in re.findall(r"[^\s\u1100-\uffff]+\s*|\S\s*|\s+", text):
-        wide = sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in piece.rstrip())
+        wide = sum(
+            2 if unicodedata.east_asian_width(character) in "WF" else 1
+            for character in piece.rstrip()
+        )
         if used and used + wide > width:
             lines.append(line.rstrip())
             line, used = "", 0
@@ -117,7 +130,9 @@ def wrapped(text: str, width: int) -> list[str]:
 def facet_lines(facets: Mapping[str, Any]) -> list[str]:
     lines = [f"{facets['documents']} documents match"]
     for name in ("doc_type", "lang", "media", "tag"):
-        values = ", ".join(f"{item['value'] or 'none'} {item['count']}" for item in facets[name][:8])
+        values = ", ".join(
+            f"{item['value'] or 'none'} {item['count']}" for item in facets[name][:8]
+        )
         more = f", and {len(facets[name]) - 8} more" if len(facets[name]) > 8 else ""
         lines.append(f"{_INDENT}{name}: {values or 'none'}{more}")
     return lines
@@ -127,14 +142,22 @@ def trace_lines(trace: Mapping[str, Any], hits: Sequence[Mapping[str, Any]]) -> 
     """Where the shown hits stand in the list of each retriever, and the time; `--json` has the whole trace."""
     spent = trace["milliseconds"]
     lists = trace["lists"]
-    lines = [f"trace: {len(trace['fusion'])} candidates in {spent['total']:.0f} ms; --json shows all of them"]
+    lines = [
+        f"trace: {len(trace['fusion'])} candidates in {spent['total']:.0f} ms; --json shows all of them"
+    ]
     for name, found in lists.items():
         time = f" in {spent[name]:.0f} ms" if name in spent else ""
         lines.append(f"{_INDENT}{name}: {len(found)} found{time}")
     lines += [f"{_INDENT}{name}: {reason}" for name, reason in trace["degraded"].items()]
     places = {name: {item["chunk_id"]: item for item in found} for name, found in lists.items()}
     for hit in hits:
-        item = {name: found[hit["chunk_id"]] for name, found in places.items() if hit["chunk_id"] in found}
-        told = ", ".join(f"{name} {place['rank']} ({place['score']:.3g})" for name, place in item.items())
+        item = {
+            name: found[hit["chunk_id"]]
+            for name, found in places.items()
+            if hit["chunk_id"] in found
+        }
+        told = ", ".join(
+            f"{name} {place['rank']} ({place['score']:.3g})" for name, place in item.items()
+        )
         lines.append(f"{_INDENT}{hit['rank']}. {hit['score']:.3g}: {told or 'in no list'}")
     return lines

@@ -90,7 +90,9 @@ class VectorRetriever:
         texts = list(dict.fromkeys(query.text for query in queries if not query.vector))
         made = self._embedding.encode(texts) if texts else []
         if made is None:
-            raise EmbedderUnavailable(f"search by meaning is not possible: {self._embedding.problem}")
+            raise EmbedderUnavailable(
+                f"search by meaning is not possible: {self._embedding.problem}"
+            )
         known = dict(zip(texts, made, strict=True))
         return [query.vector or known[query.text] for query in queries]
 

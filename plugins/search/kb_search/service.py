@@ -26,7 +26,17 @@ from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest
 from kb_search.facets import count_facets
 from kb_search.filters import condition, filter_key, filters_of
-from kb_search.models import FacetsOut, HitOut, PlaceIn, PlaceOut, RetrievalOut, SearchIn, SearchOut, TracedOut, TraceOut
+from kb_search.models import (
+    FacetsOut,
+    HitOut,
+    PlaceIn,
+    PlaceOut,
+    RetrievalOut,
+    SearchIn,
+    SearchOut,
+    TracedOut,
+    TraceOut,
+)
 from kb_search.snippet import Matcher
 from kb_search.syntax import parse
 from kb_search.tables import keys
@@ -124,7 +134,11 @@ class SearchService:
             return page, drafts, self.answer(page)
 
         page, drafts, answer = self._store.ask(actor.organization_id, question)
-        fitted = unlimited(drafts) if wanted.max_tokens is None else fit([drafts], wanted.max_tokens - envelope(answer))[0]
+        fitted = (
+            unlimited(drafts)
+            if wanted.max_tokens is None
+            else fit([drafts], wanted.max_tokens - envelope(answer))[0]
+        )
         return self.finished(answer, page, fitted)
 
     def place(self, asked: PlaceIn, actor: Actor) -> PlaceOut:
@@ -147,7 +161,13 @@ class SearchService:
     # The steps, which a call of many searches takes for all of them together
 
     def find(
-        self, tx: Tx, asked: Sequence[Asked], actor: Actor, revision: int, *, purpose: str = "search"
+        self,
+        tx: Tx,
+        asked: Sequence[Asked],
+        actor: Actor,
+        revision: int,
+        *,
+        purpose: str = "search",
     ) -> list[Page | Exception]:
         """The hits of a page for each search, or why it failed."""
         started = time.perf_counter()
@@ -181,7 +201,9 @@ class SearchService:
     ) -> _Search:
         wanted, vector = asked
         digest = search_digest(wanted, actor.organization_id)
-        before = self._cursors.read(wanted.cursor, revision, digest) if wanted.cursor is not None else 0
+        before = (
+            self._cursors.read(wanted.cursor, revision, digest) if wanted.cursor is not None else 0
+        )
         query = self._query(tx, wanted, actor, purpose, conditions)
         problem = vector if isinstance(vector, KBError) else None
         if problem is not None and wanted.mode == "vector":
@@ -190,7 +212,9 @@ class SearchService:
             query = query._replace(retrievers=("lexical",))
         elif isinstance(vector, bytes):
             query = query._replace(vector=vector)
-        return _Search(number, wanted, digest, before, query, problem if wanted.mode == "hybrid" else None)
+        return _Search(
+            number, wanted, digest, before, query, problem if wanted.mode == "hybrid" else None
+        )
 
     def drafts(self, tx: Tx, pages: Sequence[Page]) -> list[list[Draft]]:
         """What is to be said of the hits of all pages, read at once."""
@@ -200,10 +224,14 @@ class SearchService:
         tags: dict[int, list[str]] = {row["document_id"]: [] for row in rows.values()}
         for number, tag in tx.execute(_TAGS, {"numbers": json.dumps(list(tags))}).all():
             tags[number].append(tag)
-        described = {number: _Described(row, tags[row["document_id"]]) for number, row in rows.items()}
+        described = {
+            number: _Described(row, tags[row["document_id"]]) for number, row in rows.items()
+        }
         for page in pages:
             for hit in page.hits:
-                if (chunk := described.get(hit.chunk)) and len(chunk.content) > page.wanted.snippet_chars:
+                if (chunk := described.get(hit.chunk)) and len(
+                    chunk.content
+                ) > page.wanted.snippet_chars:
                     # All words are learnt before any are looked for: what a query finds among them is then told once.
                     _ = chunk.content.words
         return [
@@ -218,7 +246,11 @@ class SearchService:
 
     def answer(self, page: Page) -> SearchOut:
         """All of the answer but its hits."""
-        cursor = self._cursors.write(page.shown_before + len(page.hits), page.revision, page.digest) if page.more else None
+        cursor = (
+            self._cursors.write(page.shown_before + len(page.hits), page.revision, page.digest)
+            if page.more
+            else None
+        )
         return SearchOut(
             schema_version="search_response.v1",
             hits=[],
@@ -233,7 +265,9 @@ class SearchService:
         answer.hits = fitted.hits
         answer.truncated = fitted.truncated
         if len(fitted.hits) < len(page.hits):
-            answer.next_cursor = self._cursors.write(page.shown_before + len(fitted.hits), page.revision, page.digest)
+            answer.next_cursor = self._cursors.write(
+                page.shown_before + len(fitted.hits), page.revision, page.digest
+            )
         return answer
 
     def _query(
@@ -295,7 +329,11 @@ class SearchService:
     @cached_property
     def _cursors(self) -> Cursors:
         with self._store.read() as tx:
-            return Cursors(bytes.fromhex(tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))))
+            return Cursors(
+                bytes.fromhex(
+                    tx.scalar(sa.select(keys.c.secret).where(keys.c.purpose == "cursors"))
+                )
+            )
 
 
 def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, plugins: Plugins) -> Page:
@@ -304,18 +342,36 @@ def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, plugins: 
         raise search.error or AssertionError("nobody was asked")
     if search.problem is not None:
         found.degraded["vector"] = search.problem.message
-    facets = count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
+    facets = (
+        count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
+    )
     trace = _trace(tx, found, revision, milliseconds) if wanted.trace else None
     hits, more = list(ranking[search.before : search.end]), len(ranking) > search.end
     hint = _hint(found)
     if not ranking:
         hint = "; ".join(filter(None, (hint, why_empty(tx, filters_of(wanted, plugins))))) or None
-    return Page(wanted, hits, search.before, more, revision, search.digest, Matcher(search.query.text), facets, trace, hint)
+    return Page(
+        wanted,
+        hits,
+        search.before,
+        more,
+        revision,
+        search.digest,
+        Matcher(search.query.text),
+        facets,
+        trace,
+        hint,
+    )
 
 
 def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> TraceOut:
     numbers = {item.chunk for items in (*found.lists.values(), found.hits) for item in items}
-    ids = {row.seq: row.id for row in tx.execute(sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers)))}
+    ids = {
+        row.seq: row.id
+        for row in tx.execute(
+            sa.select(chunks.c.seq, chunks.c.id).where(among(chunks.c.seq, numbers))
+        )
+    }
 
     def told(items: Sequence[Any]) -> list[TracedOut]:
         return [
@@ -335,7 +391,11 @@ def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> Trac
 
 def envelope(answer: SearchOut) -> int:
     """What an answer costs beside its hits; what was asked for beside hits is not counted."""
-    return cost(answer.model_copy(update={"hits": [], "trace": None, "facets": None, "next_cursor": "-" * 52}).model_dump())
+    return cost(
+        answer.model_copy(
+            update={"hits": [], "trace": None, "facets": None, "next_cursor": "-" * 52}
+        ).model_dump()
+    )
 
 
 class _Described:

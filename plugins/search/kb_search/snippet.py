@@ -24,7 +24,9 @@ class Matcher:
     def __init__(self, query: str) -> None:
         terms = query_terms(query)
         # Small words say something only where there are no others.
-        telling = [pair for pair in terms if not (pair[0].isascii() and len(pair[0]) <= _SMALL_WORD)]
+        telling = [
+            pair for pair in terms if not (pair[0].isascii() and len(pair[0]) <= _SMALL_WORD)
+        ]
         self._finder = TermFinder(telling or terms)
 
     def find(self, text: Text) -> list[Match]:
@@ -44,7 +46,11 @@ def cut_snippet(text: str, matches: list[Match], length: int) -> str:
         begin = _word_start(text, begin, first)
     if end < len(text):
         end = _word_end(text, max(last, begin + 1), end)
-    return (_ELLIPSIS if begin else "") + text[begin:end].strip() + (_ELLIPSIS if end < len(text) else "")
+    return (
+        (_ELLIPSIS if begin else "")
+        + text[begin:end].strip()
+        + (_ELLIPSIS if end < len(text) else "")
+    )
 
 
 def _best_window(matches: list[Match], room: int) -> tuple[int, int]:
@@ -102,5 +108,9 @@ def _word_end(text: str, earliest: int, end: int) -> int:
 def _goes_on(text: str, place: int) -> bool:
     """Whether the character there belongs to the one before it."""
     character = text[place]
-    joins = unicodedata.combining(character) or character in "\u200d\uff9e\uff9f" or text[place - 1] == "\u200d"
+    joins = (
+        unicodedata.combining(character)
+        or character in "\u200d\uff9e\uff9f"
+        or text[place - 1] == "\u200d"
+    )
     return bool(joins) or "\u1160" <= character <= "\u11ff" or "\ufe00" <= character <= "\ufe0f"

@@ -46,7 +46,9 @@ class _Parser:
                 raise self._error(start, f"this is one term too many: {limits}")
         if not wanted:
             raise self._error(0, "there is nothing to look for: only words that must not be there")
-        return Parsed(Expression(tuple(wanted), tuple(unwanted)), " ".join(term.text for term in wanted))
+        return Parsed(
+            Expression(tuple(wanted), tuple(unwanted)), " ".join(term.text for term in wanted)
+        )
 
     def _term(self, start: int) -> Term:
         if not self._rest or self._rest[0].isspace():
@@ -58,7 +60,10 @@ class _Parser:
         name, colon, _ = word.partition(":")
         if colon:
             if name.lower() not in _FIELDS:
-                raise self._error(begin, f"there is no field {name!r}, only {', '.join(_FIELDS)}; quotes make it a text")
+                raise self._error(
+                    begin,
+                    f"there is no field {name!r}, only {', '.join(_FIELDS)}; quotes make it a text",
+                )
             self._place = begin + len(name) + 1
             if not self._rest or self._rest[0].isspace():
                 raise self._error(begin, f"a word or a phrase must follow {name}: at once")
@@ -89,7 +94,11 @@ class _Parser:
 
     def _word(self) -> str:
         start = self._place
-        while self._place < len(self._query) and not self._query[self._place].isspace() and self._query[self._place] != _QUOTE:
+        while (
+            self._place < len(self._query)
+            and not self._query[self._place].isspace()
+            and self._query[self._place] != _QUOTE
+        ):
             self._place += 1
         return self._query[start : self._place]
 
@@ -111,4 +120,6 @@ class _Parser:
     def _error(self, place: int, words: str) -> InvalidInput:
         before = self._query[max(0, place - 30) : place]
         shown = f"{before}»{self._query[place : place + 30]}"
-        return InvalidInput(f"query: at position {place + 1}, {words}: {shown}", field="query", position=place)
+        return InvalidInput(
+            f"query: at position {place + 1}, {words}: {shown}", field="query", position=place
+        )

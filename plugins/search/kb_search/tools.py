@@ -18,17 +18,26 @@ Texts = list[str] | None
 def search(
     engine: Engine,
     query: Annotated[str, Field(description="What to look for, in words.")],
-    mode: Annotated[Literal["lexical", "vector", "hybrid"] | None, Field(description="By words, by meaning, or both.")] = None,
+    mode: Annotated[
+        Literal["lexical", "vector", "hybrid"] | None,
+        Field(description="By words, by meaning, or both."),
+    ] = None,
     k: Annotated[int | None, Field(description="How many hits, 1 to 100; 10 by default.")] = None,
     max_tokens: Annotated[int, Field(description="What the answer may cost.")] = SEARCH_TOKENS,
     snippet_chars: int | None = None,
     cursor: Annotated[str | None, Field(description="next_cursor of the page before.")] = None,
     trace: bool | None = None,
-    syntax: Annotated[bool | None, Field(description='Read query as: word "a phrase" -word title:word word*')] = None,
-    facets: Annotated[bool | None, Field(description="Count matches by tag, type, language, media.")] = None,
+    syntax: Annotated[
+        bool | None, Field(description='Read query as: word "a phrase" -word title:word word*')
+    ] = None,
+    facets: Annotated[
+        bool | None, Field(description="Count matches by tag, type, language, media.")
+    ] = None,
     tag: Annotated[Texts, Field(description="Has ANY of these tags.")] = None,
     tags: Annotated[Texts, Field(description="Has ALL of these tags.")] = None,
-    tags_match: Annotated[Literal["any", "all"] | None, Field(description="any: one of `tags` is enough.")] = None,
+    tags_match: Annotated[
+        Literal["any", "all"] | None, Field(description="any: one of `tags` is enough.")
+    ] = None,
     lang: str | None = None,
     path_glob: Annotated[str | None, Field(description="src/**")] = None,
     trust_min: Literal["primary", "secondary", "generated"] | None = None,

@@ -52,7 +52,9 @@ class SqliteEngine:
 
     name = "sqlite"
 
-    def __init__(self, path: Path, busy_timeout: float, min_chunks: int = 1000, tail_rows: int = 8192) -> None:
+    def __init__(
+        self, path: Path, busy_timeout: float, min_chunks: int = 1000, tail_rows: int = 8192
+    ) -> None:
         self._busy_timeout = busy_timeout
         self._min_chunks = min_chunks
         self._tail_rows = tail_rows
@@ -77,12 +79,19 @@ class SqliteEngine:
         # A pool of one is the in-process lock: writers queue here instead of fighting over the file.
         self.writer = sa.create_engine(url, pool_size=1, max_overflow=0, **writing, **options)
         # The connection that was used last comes first: each that is used fills a cache of its own.
-        readers = {**options, "pool_use_lifo": True, "pool_size": _READERS, "max_overflow": _READERS}
+        readers = {
+            **options,
+            "pool_use_lifo": True,
+            "pool_size": _READERS,
+            "max_overflow": _READERS,
+        }
         self.reader = sa.create_engine(url, **reading, **readers)
         self.replica = None
         event.listen(self.writer, "connect", self._set_up_writer)
         event.listen(self.reader, "connect", self._set_up_reader)
-        event.listen(self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        event.listen(
+            self.writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
+        )
         event.listen(self.reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
     def _open_read_only(self) -> Any:
@@ -90,16 +99,25 @@ class SqliteEngine:
         # Without a write-ahead log nobody else has it open, and SQLite needs no files of its own to read it.
         unchanging = not log_file.exists() or log_file.stat().st_size == 0
         address = f"{self.path.absolute().as_uri()}?mode=ro{'&immutable=1' if unchanging else ''}"
-        return dbapi2.connect(address, uri=True, timeout=self._busy_timeout, check_same_thread=False)
+        return dbapi2.connect(
+            address, uri=True, timeout=self._busy_timeout, check_same_thread=False
+        )
 
     def _refuse_writing(self) -> Any:
-        raise StoreUnusable(f"the database can only be read: {self.read_only}{UNCHANGED}", hint=_PERMISSIONS)
+        raise StoreUnusable(
+            f"the database can only be read: {self.read_only}{UNCHANGED}", hint=_PERMISSIONS
+        )
 
     def _set_up(self, connection: Any) -> None:
         # Transactions are begun by the listeners above, not by the driver.
         connection.isolation_level = None
         self._load_vectors(connection)
-        for pragma in ("foreign_keys=ON", "synchronous=FULL", "temp_store=MEMORY", f"cache_size=-{_CACHE}"):
+        for pragma in (
+            "foreign_keys=ON",
+            "synchronous=FULL",
+            "temp_store=MEMORY",
+            f"cache_size=-{_CACHE}",
+        ):
             connection.execute(f"PRAGMA {pragma}")
 
     def _set_up_writer(self, connection: Any, _: Any) -> None:
@@ -116,7 +134,10 @@ class SqliteEngine:
                 connection.execute("PRAGMA journal_mode=WAL")
                 return
             except dbapi2.OperationalError as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF != dbapi2.SQLITE_BUSY or time.monotonic() > end:
+                if (
+                    getattr(error, "sqlite_errorcode", 0) & 0xFF != dbapi2.SQLITE_BUSY
+                    or time.monotonic() > end
+                ):
                     raise
                 time.sleep(_LOOK_AGAIN)
 
@@ -153,7 +174,9 @@ class SqliteEngine:
     def prepare(self, connection: sa.Connection) -> None:
         """Nothing: a file is as it should be."""
 
-    def lock(self, connection: sa.Connection, organization_id: str | None, queue: str | None) -> None:
+    def lock(
+        self, connection: sa.Connection, organization_id: str | None, queue: str | None
+    ) -> None:
         """Nothing: there is one writer, who has the file to himself."""
 
     def take_turns(self, connection: sa.Connection, what: str) -> None:
@@ -180,9 +203,15 @@ class SqliteEngine:
             reason = error.orig if isinstance(error, exc.DBAPIError) else None
             # Extended codes say more in their higher bits.
             code = getattr(reason, "sqlite_errorcode", 0) & 0xFF
-            if code == dbapi2.SQLITE_ERROR and isinstance(error, exc.DBAPIError) and _DERIVED.search(error.statement or ""):
+            if (
+                code == dbapi2.SQLITE_ERROR
+                and isinstance(error, exc.DBAPIError)
+                and _DERIVED.search(error.statement or "")
+            ):
                 # A virtual table that lost a part of itself fails with a message of its own.
-                return StoreUnusable(f"a search index is damaged: {reason}", hint="kb doctor --repair rebuilds it")
+                return StoreUnusable(
+                    f"a search index is damaged: {reason}", hint="kb doctor --repair rebuilds it"
+                )
         if code not in _EXPLANATIONS:
             return None
         kind, message, hint = _EXPLANATIONS[code]
@@ -231,7 +260,9 @@ class SqliteEngine:
     def text_index(self, connection: sa.Connection, organization_id: str) -> SqliteText:
         return SqliteText(self, connection, organization_id)
 
-    def vector_index(self, connection: sa.Connection, index: str, organization_id: str) -> SqliteVectors:
+    def vector_index(
+        self, connection: sa.Connection, index: str, organization_id: str
+    ) -> SqliteVectors:
         return SqliteVectors(self, connection, index, organization_id)
 
     @cached_property
@@ -242,7 +273,9 @@ class SqliteEngine:
 
         return AcceleratedSearch(self.side_folder)
 
-    def forget_accelerator(self, connection: sa.Connection, source: str, organization_id: str | None = None) -> None:
+    def forget_accelerator(
+        self, connection: sa.Connection, source: str, organization_id: str | None = None
+    ) -> None:
         """Drop what was derived from an index that is being dropped."""
         if self.changes.forget(connection, source, organization_id):
             # Its successor will be as large.
@@ -262,9 +295,13 @@ class SqliteEngine:
         for owner in full_text.owners(connection):
             name = full_text.table_of(connection, owner)
             connection.exec_driver_sql(f"SELECT rowid FROM {name} LIMIT 1").fetchall()
-        problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"]
+        problems = [
+            row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(20)") if row[0] != "ok"
+        ]
         orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-        return problems + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]]
+        return problems + [
+            f"a row of {row[0]} refers to a missing row of {row[2]}" for row in orphans[:20]
+        ]
 
     def mend(self) -> list[str]:
         """Repair what is derived in a damaged file; a sentence for each thing."""
@@ -293,7 +330,9 @@ class SqliteEngine:
     def describe(self) -> dict[str, str]:
         versions = {"driver": f"pysqlite3, SQLite {dbapi2.sqlite_version}"}
         with contextlib.suppress(exc.OperationalError), self.reader.connect() as connection:
-            versions["vectors"] = f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
+            versions["vectors"] = (
+                f"sqlite-vec {connection.exec_driver_sql('SELECT vec_version()').scalar_one()}"
+            )
         return versions
 
 

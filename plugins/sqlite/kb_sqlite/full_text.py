@@ -63,7 +63,9 @@ def table_of(connection: sa.Connection, organization_id: str) -> str | None:
 class SqliteText:
     """The full text of one organization: FTS5, and the accelerator where the organization is large."""
 
-    def __init__(self, engine: SqliteEngine, connection: sa.Connection, organization_id: str) -> None:
+    def __init__(
+        self, engine: SqliteEngine, connection: sa.Connection, organization_id: str
+    ) -> None:
         self._engine = engine
         self._connection = connection
         self._owner = organization_id
@@ -94,7 +96,9 @@ class SqliteText:
     def add(self, rows: Iterable[IndexedText]) -> None:
         values = [(seq, *words) for seq, words in rows]
         if values:
-            insert = f"INSERT INTO {self.prepare()}(rowid, title, headings, body) VALUES (?, ?, ?, ?)"
+            insert = (
+                f"INSERT INTO {self.prepare()}(rowid, title, headings, body) VALUES (?, ?, ?, ?)"
+            )
             self._connection.exec_driver_sql(insert, values)
             self._engine.changes.text_added(self._connection, self._owner, values)
             self._engine.on_written(len(values))
@@ -105,7 +109,9 @@ class SqliteText:
             table = sa.table(name, sa.column("rowid"))
             self._connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
-    def search(self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, queries: Sequence[TextQuery], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         found: list[Columns | None] = [None] * len(queries)
         if self._engine.changes.has(self._connection, TEXT, self._owner):
             for weights, numbers in _plain_queries(queries).items():
@@ -153,7 +159,9 @@ class SqliteText:
 
 
 class SqliteTextMaintenance:
-    def __init__(self, engine: SqliteEngine, connection: sa.Connection, organization_id: str) -> None:
+    def __init__(
+        self, engine: SqliteEngine, connection: sa.Connection, organization_id: str
+    ) -> None:
         self._engine = engine
         self._connection = connection
         self._owner = organization_id

@@ -33,10 +33,17 @@ def mend(connection: Any, check: Callable[[], list[str]]) -> list[str]:
     done: list[str] = []
     damaged = _damaged(connection)
     searched = {found[1] for part in damaged if (found := _SEARCH.fullmatch(part.table))}
-    indexes = [part for part in damaged if part.kind == "index" and not _SEARCH.fullmatch(part.table) and part.sql]
+    indexes = [
+        part
+        for part in damaged
+        if part.kind == "index" and not _SEARCH.fullmatch(part.table) and part.sql
+    ]
     if searched or indexes:
         _forget(connection, searched, indexes)
-        done += [f"removed the damaged search table {name}, to build it again" for name in sorted(searched)]
+        done += [
+            f"removed the damaged search table {name}, to build it again"
+            for name in sorted(searched)
+        ]
         done += [f"rebuilt the damaged index {part.name}" for part in indexes]
         _try(connection, "VACUUM")
     # Entries that do not agree with their table are found by the check alone.
@@ -54,16 +61,23 @@ def _problems(check: Callable[[], list[str]]) -> list[str]:
 
 def _damaged(connection: Any) -> list[_Part]:
     """Tables that cannot be read to their end, and indexes that the check of their table names."""
-    rows = connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema WHERE rootpage > 0").fetchall()
+    rows = connection.execute(
+        "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema WHERE rootpage > 0"
+    ).fetchall()
     parts = [_Part(*row) for row in rows]
     pages, names = set(), set()
     for part in parts:
         if part.kind == "table":
             try:
                 connection.execute(f'SELECT count(*) FROM "{part.name}" NOT INDEXED').fetchall()
-                found = " ".join(row[0] for row in connection.execute(f'PRAGMA quick_check("{part.name}")'))
+                found = " ".join(
+                    row[0] for row in connection.execute(f'PRAGMA quick_check("{part.name}")')
+                )
             except dbapi2.DatabaseError as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in (dbapi2.SQLITE_CORRUPT, dbapi2.SQLITE_NOTADB):
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                    dbapi2.SQLITE_CORRUPT,
+                    dbapi2.SQLITE_NOTADB,
+                ):
                     names.add(part.name)
                 continue
             pages |= {int(page) for page in re.findall(r"Tree (\d+)", found)}
@@ -77,9 +91,14 @@ def _forget(connection: Any, searched: set[str], indexes: list[_Part]) -> None:
     try:
         connection.execute("PRAGMA writable_schema=ON")
         for name in searched:
-            connection.execute("DELETE FROM sqlite_schema WHERE tbl_name = ? OR tbl_name GLOB ?", (name, f"{name}_*"))
+            connection.execute(
+                "DELETE FROM sqlite_schema WHERE tbl_name = ? OR tbl_name GLOB ?",
+                (name, f"{name}_*"),
+            )
         for part in indexes:
-            connection.execute("DELETE FROM sqlite_schema WHERE type = 'index' AND name = ?", (part.name,))
+            connection.execute(
+                "DELETE FROM sqlite_schema WHERE type = 'index' AND name = ?", (part.name,)
+            )
         connection.execute("PRAGMA writable_schema=RESET")
         for part in indexes:
             connection.execute(part.sql)

@@ -9,8 +9,12 @@ from kb_framework.settings import Section, WholeNumber
 
 class AcceleratorSettings(Section):
     min_chunks: WholeNumber = Field(
-        1000, ge=1, description="From so many chunks on an organization gets a side index, which makes its searches fast."
+        1000,
+        ge=1,
+        description="From so many chunks on an organization gets a side index, which makes its searches fast.",
     )
     tail_rows: WholeNumber = Field(
-        8192, ge=1, description="Number of new chunks buffered before they become a segment of the side index."
+        8192,
+        ge=1,
+        description="Number of new chunks buffered before they become a segment of the side index.",
     )

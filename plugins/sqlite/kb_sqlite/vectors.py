@@ -50,7 +50,9 @@ def vector_of(chunk: sa.ColumnElement[int]) -> sa.ColumnElement[bytes]:
 
 
 class SqliteVectors:
-    def __init__(self, engine: SqliteEngine, connection: sa.Connection, index: str, organization_id: str) -> None:
+    def __init__(
+        self, engine: SqliteEngine, connection: sa.Connection, index: str, organization_id: str
+    ) -> None:
         self._engine = engine
         self._connection = connection
         self._index = index
@@ -63,7 +65,9 @@ class SqliteVectors:
     def add(self, rows: Iterable[tuple[int, bytes]]) -> None:
         values = [(seq, self._owner, vector) for seq, vector in rows]
         if values:
-            insert = f"INSERT INTO {self._index}(rowid, organization_id, embedding) VALUES (?, ?, ?)"
+            insert = (
+                f"INSERT INTO {self._index}(rowid, organization_id, embedding) VALUES (?, ?, ?)"
+            )
             self._connection.exec_driver_sql(insert, values)
             added = [(seq, vector) for seq, _, vector in values]
             self._engine.changes.vectors_added(self._connection, self._index, self._owner, added)
@@ -73,7 +77,9 @@ class SqliteVectors:
         table = sa.table(self._index, sa.column("rowid"))
         self._connection.execute(sa.delete(table).where(table.c.rowid.in_(chunks)))
 
-    def search(self, vectors: Sequence[bytes], within: sa.Select | None, limit: int) -> list[Columns]:
+    def search(
+        self, vectors: Sequence[bytes], within: sa.Select | None, limit: int
+    ) -> list[Columns]:
         if self._engine.changes.has(self._connection, self._index, self._owner):
             search = self._engine.accelerated.vectors
             found = search(self._connection, self._owner, self._index, vectors, within, limit)

@@ -18,7 +18,11 @@ from kb_framework.client import connect
 
 def kb(*arguments: str, stdin: str = "") -> str:
     process = subprocess.run(
-        [sys.executable, "-m", "kb_framework", *arguments], input=stdin, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "kb_framework", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return process.stdout
 
@@ -85,7 +89,10 @@ def main(home: Path, folder: Path) -> None:
     # A stored file whose removal was interrupted.
     dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
     with closing(dbapi2.connect(str(home / "kb.sqlite"))) as connection, connection:
-        connection.execute("INSERT INTO file_removals VALUES (?, '2026-01-01T00:00:00.000000Z')", ["00/" + "0" * 64])
+        connection.execute(
+            "INSERT INTO file_removals VALUES (?, '2026-01-01T00:00:00.000000Z')",
+            ["00/" + "0" * 64],
+        )
 
 
 if __name__ == "__main__":

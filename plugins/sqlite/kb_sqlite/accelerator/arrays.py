@@ -42,7 +42,12 @@ class ArrayWriter:
     def __enter__(self) -> ArrayWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -81,7 +86,9 @@ def open_arrays(folder: Path) -> Mapping[str, Array]:
 def check_arrays(folder: Path) -> None:
     """Read everything, and compare it with what was written."""
     for name, array in open_arrays(folder).items():
-        written = next(total for full, _, total in _read_sums(folder) if full.rpartition(".")[0] == name)
+        written = next(
+            total for full, _, total in _read_sums(folder) if full.rpartition(".")[0] == name
+        )
         if zlib.crc32(array.data.cast("B") if array.size else b"") != written:
             raise Damaged(f"{folder.name}/{name} is not what was written")
 

@@ -54,7 +54,14 @@ _GRACE_SECONDS = 60.0
 
 
 class SegmentBuilder:
-    def __init__(self, store: Store, folder: Path, min_chunks: int, tail_rows: int, grace: float = _GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        min_chunks: int,
+        tail_rows: int,
+        grace: float = _GRACE_SECONDS,
+    ) -> None:
         self._store = store
         self._folder = folder
         self._min_chunks = min_chunks
@@ -82,7 +89,9 @@ class SegmentBuilder:
     def _alone(self, patience: float) -> Iterator[bool]:
         """Whether no other process is at it. The lock is one of SQLite's, which end with the process that has it."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = dbapi2.connect(str(self._folder / "keeper.lock"), timeout=patience, isolation_level=None)
+        lock = dbapi2.connect(
+            str(self._folder / "keeper.lock"), timeout=patience, isolation_level=None
+        )
         try:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
@@ -106,7 +115,14 @@ class SegmentBuilder:
 
     def _indexes(self) -> list[Index]:
         columns = side_indexes.c
-        query = sa.select(columns.id, columns.organization_id, columns.source, columns.live, columns.upto, columns.built_to)
+        query = sa.select(
+            columns.id,
+            columns.organization_id,
+            columns.source,
+            columns.live,
+            columns.upto,
+            columns.built_to,
+        )
         with self._store.read() as tx:
             return [Index(*row) for row in tx.execute(query.order_by(columns.id))]
 
@@ -114,7 +130,11 @@ class SegmentBuilder:
 
     def check(self) -> dict[int, str]:
         """What is wrong with side indexes, by number, each read in full; nothing when all is well."""
-        return {index.id: problem for index in self._indexes() if index.live and (problem := self._problem(index))}
+        return {
+            index.id: problem
+            for index in self._indexes()
+            if index.live and (problem := self._problem(index))
+        }
 
     def _problem(self, index: Index) -> str | None:
         with self._store.read() as tx:
@@ -126,14 +146,24 @@ class SegmentBuilder:
                 parts = [open_arrays(self._folder / segment.folder)["seqs"] for segment in segments]
             except Damaged as error:
                 return f"the side index of {index.source} is damaged: {error}"
-            tail = tx.connection.scalars(sa.select(side_tail.c.seq).where(side_tail.c.side_id == index.id))
-            parts = [seqs[~mask] for seqs, mask in zip(parts, dead, strict=True)] + [np.array(list(tail), np.int64)]
+            tail = tx.connection.scalars(
+                sa.select(side_tail.c.seq).where(side_tail.c.side_id == index.id)
+            )
+            parts = [seqs[~mask] for seqs, mask in zip(parts, dead, strict=True)] + [
+                np.array(list(tail), np.int64)
+            ]
             there = len(np.unique(np.concatenate(parts)))
-            wanted = sa.select(sa.func.count()).where(chunks.c.organization_id == index.organization_id)
+            wanted = sa.select(sa.func.count()).where(
+                chunks.c.organization_id == index.organization_id
+            )
             if index.source != TEXT:
                 wanted = wanted.where(tx.vector_index(index.source).has(chunks.c.seq))
             count = tx.scalar(wanted)
-        return None if there == count else f"the side index of {index.source} has {there} of {count} chunks"
+        return (
+            None
+            if there == count
+            else f"the side index of {index.source} has {there} of {count} chunks"
+        )
 
     def state(self) -> list[str]:
         """Each index in words."""
@@ -141,18 +171,30 @@ class SegmentBuilder:
         for index in self._indexes():
             with self._store.read() as tx:
                 segments = live_segments(tx, index)
-                waiting = tx.scalar(sa.select(sa.func.count()).select_from(side_tail).where(side_tail.c.side_id == index.id))
+                waiting = tx.scalar(
+                    sa.select(sa.func.count())
+                    .select_from(side_tail)
+                    .where(side_tail.c.side_id == index.id)
+                )
             rows = sum(segment.rows for segment in segments)
             built = "" if index.live else ", being built"
-            found.append(f"{index.source}: {rows} chunks in {len(segments)} segments, {waiting} waiting{built}")
+            found.append(
+                f"{index.source}: {rows} chunks in {len(segments)} segments, {waiting} waiting{built}"
+            )
         return found
 
     def missing(self) -> int:
         """How many organizations are large and have no side index that can be searched."""
         with self._store.read() as tx:
-            ready = sa.select(side_indexes.c.organization_id).where(side_indexes.c.source == TEXT, side_indexes.c.live)
-            large = sa.select(chunks.c.organization_id).where(chunks.c.organization_id.not_in(ready))
-            large = large.group_by(chunks.c.organization_id).having(sa.func.count() >= self._min_chunks)
+            ready = sa.select(side_indexes.c.organization_id).where(
+                side_indexes.c.source == TEXT, side_indexes.c.live
+            )
+            large = sa.select(chunks.c.organization_id).where(
+                chunks.c.organization_id.not_in(ready)
+            )
+            large = large.group_by(chunks.c.organization_id).having(
+                sa.func.count() >= self._min_chunks
+            )
             return tx.scalar(sa.select(sa.func.count()).select_from(large.subquery()))
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -164,7 +206,11 @@ class SegmentBuilder:
     def _sweep(self) -> Iterator[str | None]:
         """Nobody else is at work, so what is not live was left behind; what cannot be read is dropped."""
         with self._store.read() as tx:
-            left = list(tx.connection.scalars(sa.select(side_segments.c.id).where(~side_segments.c.live).limit(1)))
+            left = list(
+                tx.connection.scalars(
+                    sa.select(side_segments.c.id).where(~side_segments.c.live).limit(1)
+                )
+            )
         if left:
             with self._store.write() as tx:
                 tx.execute(sa.delete(side_segments).where(~side_segments.c.live))
@@ -182,7 +228,11 @@ class SegmentBuilder:
         with self._store.read() as tx:
             known = set(tx.connection.scalars(sa.select(side_segments.c.folder)))
         for folder in self._folder.iterdir():
-            if folder.is_dir() and folder.name not in known and time.time() - folder.stat().st_mtime >= self._grace:
+            if (
+                folder.is_dir()
+                and folder.name not in known
+                and time.time() - folder.stat().st_mtime >= self._grace
+            ):
                 # Where a file that is mapped cannot be removed it stays until the next time.
                 shutil.rmtree(folder, ignore_errors=True)
         yield None
@@ -192,13 +242,18 @@ class SegmentBuilder:
     def _begin(self) -> Iterator[str | None]:
         """Organizations that have grown large get an index; those that have shrunk, and models that are gone, lose theirs."""
         with self._store.read() as tx:
-            counts = sa.select(chunks.c.organization_id, sa.func.count()).group_by(chunks.c.organization_id)
+            counts = sa.select(chunks.c.organization_id, sa.func.count()).group_by(
+                chunks.c.organization_id
+            )
             sizes = {row[0]: row[1] for row in tx.execute(counts)}
             space = active_space(tx)
         there = self._indexes()
         sources = [TEXT, *([space.index_name] if space else [])]
         for index in there:
-            if index.source not in sources or 2 * sizes.get(index.organization_id, 0) < self._min_chunks:
+            if (
+                index.source not in sources
+                or 2 * sizes.get(index.organization_id, 0) < self._min_chunks
+            ):
                 with self._store.write() as tx:
                     forget_index(tx.connection, index.id)
                 yield f"dropped the side index of {index.source}"
@@ -213,7 +268,13 @@ class SegmentBuilder:
         with self._store.write() as tx:
             mine = chunks.c.organization_id == organization_id
             upto = tx.scalar(sa.select(sa.func.max(chunks.c.seq)).where(mine)) or 0
-            row = {"organization_id": organization_id, "source": source, "live": False, "upto": upto, "built_to": 0}
+            row = {
+                "organization_id": organization_id,
+                "source": source,
+                "live": False,
+                "upto": upto,
+                "built_to": 0,
+            }
             tx.execute(sa.insert(side_indexes).values({**row, "created_at": now()}))
 
     # Building, flushing, merging
@@ -222,7 +283,15 @@ class SegmentBuilder:
     def _new_segment(self, index: Index) -> Iterator[NewSegment]:
         """A segment to write. Its number is given before anything is read: what is removed afterwards counts against it."""
         folder = f"{'text' if index.source == TEXT else 'vectors'}-{uuid.uuid4().hex}"
-        row = {"side_id": index.id, "folder": folder, "live": False, "rows": 0, "tokens": 0, "bytes": 0, "created_at": now()}
+        row = {
+            "side_id": index.id,
+            "folder": folder,
+            "live": False,
+            "rows": 0,
+            "tokens": 0,
+            "bytes": 0,
+            "created_at": now(),
+        }
         with self._store.write() as tx:
             number = tx.execute(sa.insert(side_segments).values(row)).inserted_primary_key[0]  # type: ignore[index]
         segment = NewSegment(number)
@@ -230,9 +299,18 @@ class SegmentBuilder:
             segment.writer = writer
             yield segment
         with self._store.write() as tx:
-            if segment.rows and tx.scalar(sa.select(side_indexes.c.id).where(side_indexes.c.id == index.id)):
-                values = {"live": True, "rows": segment.rows, "tokens": segment.tokens, "bytes": writer.bytes}
-                tx.execute(sa.update(side_segments).where(side_segments.c.id == number).values(values))
+            if segment.rows and tx.scalar(
+                sa.select(side_indexes.c.id).where(side_indexes.c.id == index.id)
+            ):
+                values = {
+                    "live": True,
+                    "rows": segment.rows,
+                    "tokens": segment.tokens,
+                    "bytes": writer.bytes,
+                }
+                tx.execute(
+                    sa.update(side_segments).where(side_segments.c.id == number).values(values)
+                )
             else:
                 # Nothing to keep; or the whole index was dropped meanwhile.
                 tx.execute(sa.delete(side_segments).where(side_segments.c.id == number))
@@ -257,15 +335,23 @@ class SegmentBuilder:
                 finished = len(rows) < _BATCH
                 after = rows[-1][0] if rows else index.upto
                 values = {"built_to": after, "live": finished}
-                new.then = updating(sa.update(side_indexes).where(side_indexes.c.id == index.id).values(values))
+                new.then = updating(
+                    sa.update(side_indexes).where(side_indexes.c.id == index.id).values(values)
+                )
             if finished:
                 yield f"built the side index of {index.source}"
                 return
             yield None
 
     def _read_batch(self, tx: Tx, index: Index, after: int) -> Sequence[Any]:
-        waiting = sa.exists().where(side_tail.c.side_id == index.id, side_tail.c.seq == chunks.c.seq)
-        mine = (chunks.c.organization_id == index.organization_id, chunks.c.seq > after, chunks.c.seq <= index.upto)
+        waiting = sa.exists().where(
+            side_tail.c.side_id == index.id, side_tail.c.seq == chunks.c.seq
+        )
+        mine = (
+            chunks.c.organization_id == index.organization_id,
+            chunks.c.seq > after,
+            chunks.c.seq <= index.upto,
+        )
         query = sa.select(chunks.c.seq)
         if index.source == TEXT:
             query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)
@@ -274,11 +360,17 @@ class SegmentBuilder:
 
     def _encode(self, tx: Tx, index: Index, rows: Sequence[Any]) -> list[tuple[int, bytes]]:
         if index.source != TEXT:
-            return sorted(tx.vector_index(index.source, index.organization_id).read([row[0] for row in rows]).items())
+            return sorted(
+                tx.vector_index(index.source, index.organization_id)
+                .read([row[0] for row in rows])
+                .items()
+            )
         words = [indexed_words(row.title, ChunkText(row.content, row.metadata)) for row in rows]
         return [(row.seq, data) for row, data in zip(rows, encode(words), strict=True)]
 
-    def _write(self, new: NewSegment, index: Index, seqs: Sequence[int], data: Sequence[bytes]) -> Iterator[str | None]:
+    def _write(
+        self, new: NewSegment, index: Index, seqs: Sequence[int], data: Sequence[bytes]
+    ) -> Iterator[str | None]:
         new.rows = len(seqs)
         if index.source == TEXT:
             block = build_text(seqs, data)
@@ -287,7 +379,9 @@ class SegmentBuilder:
             yield None
         else:
             vectors, scales = quantise(np.frombuffer(b"".join(data), "<f4").reshape(len(seqs), -1))
-            yield from write_vectors(new.writer, [Quantised(np.array(seqs, np.int64), vectors, scales)])
+            yield from write_vectors(
+                new.writer, [Quantised(np.array(seqs, np.int64), vectors, scales)]
+            )
 
     def _flush(self, index: Index) -> Iterator[str | None]:
         """What has gathered in the tail becomes a segment."""
@@ -300,8 +394,12 @@ class SegmentBuilder:
             with self._new_segment(index) as new:
                 with self._store.read() as tx:
                     query = sa.select(side_tail.c.id, side_tail.c.seq, side_tail.c.data).where(mine)
-                    rows = tx.execute(query.order_by(side_tail.c.id).limit(max(_BATCH, self._tail_rows))).all()
-                yield from self._write(new, index, [row.seq for row in rows], [row.data for row in rows])
+                    rows = tx.execute(
+                        query.order_by(side_tail.c.id).limit(max(_BATCH, self._tail_rows))
+                    ).all()
+                yield from self._write(
+                    new, index, [row.seq for row in rows], [row.data for row in rows]
+                )
                 last = rows[-1].id
                 new.then = updating(sa.delete(side_tail).where(mine, side_tail.c.id <= last))
             yield f"moved {len(rows)} rows of {index.source} to a segment"
@@ -333,7 +431,14 @@ class SegmentBuilder:
         for _, same in sorted(tiers.items()):
             if len(same) >= _FAN:
                 return same
-        return next(([s] for s, mask in zip(segments, dead, strict=True) if mask.sum() > DEAD_SHARE * s.rows), [])
+        return next(
+            (
+                [s]
+                for s, mask in zip(segments, dead, strict=True)
+                if mask.sum() > DEAD_SHARE * s.rows
+            ),
+            [],
+        )
 
     def _write_merged(
         self, new: NewSegment, index: Index, chosen: Sequence[Segment], kept: Sequence[Array]
@@ -342,8 +447,13 @@ class SegmentBuilder:
         if not new.rows:
             return
         if index.source == TEXT:
-            pairs = [(open_text(self._folder / segment.folder), keep) for segment, keep in zip(chosen, kept, strict=True)]
-            new.tokens = int(sum(block.lengths[keep].sum(dtype=np.float64) for block, keep in pairs))
+            pairs = [
+                (open_text(self._folder / segment.folder), keep)
+                for segment, keep in zip(chosen, kept, strict=True)
+            ]
+            new.tokens = int(
+                sum(block.lengths[keep].sum(dtype=np.float64) for block, keep in pairs)
+            )
             yield from merge_text(new.writer, pairs)
             return
         parts = []

@@ -21,7 +21,9 @@ _SHIFT = np.array([12, 8, 0])
 @functools.lru_cache(maxsize=1 << 17)
 def key(term: str) -> int:
     """A term as 64 bits: among a million terms two are the same with a chance of 1 in 36 million."""
-    return int.from_bytes(hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 def encode(rows: Sequence[Sequence[str]]) -> list[bytes]:
@@ -34,11 +36,16 @@ def encode(rows: Sequence[Sequence[str]]) -> list[bytes]:
     cut = [text.split() for row in rows for text in row]
     sizes = np.array([len(words) for words in cut], np.int64)
     # Of each word in each text: which it is, and in which text.
-    words = np.fromiter(map(numbers.__getitem__, chain.from_iterable(cut)), np.int64, int(sizes.sum()))
+    words = np.fromiter(
+        map(numbers.__getitem__, chain.from_iterable(cut)), np.int64, int(sizes.sum())
+    )
     texts = np.repeat(np.arange(len(cut)), sizes)
     begins = numbers.beginnings()[words]
     if len(unspaced := np.flatnonzero(begins >= 0)):
-        words, texts = np.concatenate([words, begins[unspaced]]), np.concatenate([texts, texts[unspaced]])
+        words, texts = (
+            np.concatenate([words, begins[unspaced]]),
+            np.concatenate([texts, texts[unspaced]]),
+        )
     columns = len(_MOST)
     # Sorted by chunk, word and column.
     places = (texts // columns * len(numbers) + words) * columns + texts % columns
@@ -49,7 +56,9 @@ def encode(rows: Sequence[Sequence[str]]) -> list[bytes]:
     first = np.flatnonzero(np.diff(places, prepend=-1))
     codes = np.add.reduceat(codes, first).astype("<u2") if len(first) else np.empty(0, "<u2")
     keys = numbers.keys_of()[places[first] % max(1, len(numbers))]
-    ends = np.searchsorted(places[first] // max(1, len(numbers)), np.arange(len(rows)), side="right").tolist()
+    ends = np.searchsorted(
+        places[first] // max(1, len(numbers)), np.arange(len(rows)), side="right"
+    ).tolist()
     lengths = sizes.reshape(-1, columns).sum(axis=1).astype("<u4")
     return [
         lengths[row : row + 1].tobytes() + keys[begin:end].tobytes() + codes[begin:end].tobytes()
@@ -70,7 +79,9 @@ class _Numbers(dict[str, int]):
         It is -1 for other words.
         """
         words = list(self)
-        begins = [-1 if word.isascii() or not is_unspaced(word) else self[f"{word[0]}*"] for word in words]
+        begins = [
+            -1 if word.isascii() or not is_unspaced(word) else self[f"{word[0]}*"] for word in words
+        ]
         return np.array(begins, np.int64)
 
     def keys_of(self) -> Array:

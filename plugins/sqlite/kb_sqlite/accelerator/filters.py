@@ -23,7 +23,9 @@ from kb_sqlite.accelerator.arrays import Array
 
 _REMOVED = "SELECT seq, before FROM side_removed WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
 _ANY_REMOVED = "SELECT 1 FROM side_removed WHERE side_id = ? LIMIT 1"
-_WAITING = "SELECT seq, id FROM side_tail WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
+_WAITING = (
+    "SELECT seq, id FROM side_tail WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"
+)
 # To find more candidates than this that pass, it is better to ask for all that are allowed.
 MOST_CANDIDATES = 2000
 # What it takes to be told all the chunks that are allowed, about.
@@ -47,7 +49,10 @@ class _Known:
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.rows.values(), *(() if self.seqs is None else (self.seqs,))))
+        return sum(
+            array.nbytes
+            for array in (*self.rows.values(), *(() if self.seqs is None else (self.seqs,)))
+        )
 
 
 class Found(NamedTuple):
@@ -64,18 +69,28 @@ class Found(NamedTuple):
 
     @staticmethod
     def joined(parts: list[Found]) -> Found:
-        return parts[0] if len(parts) == 1 else Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return (
+            parts[0]
+            if len(parts) == 1
+            else Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        )
 
 
 class Filter:
     """One select, or None where all of the index may be returned, in one transaction; `rows` is how many there are."""
 
-    def __init__(self, connection: sa.Connection, side_id: int, allowed: sa.Select | None, rows: int) -> None:
+    def __init__(
+        self, connection: sa.Connection, side_id: int, allowed: sa.Select | None, rows: int
+    ) -> None:
         self._connection = connection
         self._side_id = side_id
         self._allowed = allowed
         self._rows = rows
-        self._known = None if allowed is None else once(connection, "side filters", _Memory).get(connection, allowed)
+        self._known = (
+            None
+            if allowed is None
+            else once(connection, "side filters", _Memory).get(connection, allowed)
+        )
 
     @property
     def share(self) -> float:
@@ -101,18 +116,24 @@ class Filter:
         if waits:
             valid[in_tail] = self._states(_WAITING, found.seqs[in_tail]) == found.tails[in_tail]
         if self._any_removed():
-            valid[~in_tail] = self._states(_REMOVED, found.seqs[~in_tail]) <= found.segments[~in_tail]
+            valid[~in_tail] = (
+                self._states(_REMOVED, found.seqs[~in_tail]) <= found.segments[~in_tail]
+            )
         found = found.take(valid)
         keys = found.queries * (1 + found.seqs.max(initial=0)) + found.seqs
         order = np.argsort(keys, kind="stable")
         again = np.diff(keys[order]) == 0
         # Sorting keeps the order of what is the same: the first is the best.
-        return found.take(np.delete(np.arange(len(order)), order[1:][again])) if again.any() else found
+        return (
+            found.take(np.delete(np.arange(len(order)), order[1:][again])) if again.any() else found
+        )
 
     def _are_allowed(self, seqs: Array) -> Array:
         assert self._known
         # A filter may take long for a single candidate: to be told all is less work then, and soon.
-        known = self.everything(ask=self._known.spent > _SECONDS_PER_CHUNK * self._known.share * self._rows)
+        known = self.everything(
+            ask=self._known.spent > _SECONDS_PER_CHUNK * self._known.share * self._rows
+        )
         if known is not None:
             return _contains(known, seqs)
         began = time.thread_time()
@@ -128,7 +149,9 @@ class Filter:
     def _states(self, query: str, seqs: Array) -> Array:
         """What the database has for each chunk; 0 where it has nothing."""
         asked, places = np.unique(seqs, return_inverse=True)
-        rows = self._connection.exec_driver_sql(query, (self._side_id, json.dumps(asked.tolist()))).fetchall()
+        rows = self._connection.exec_driver_sql(
+            query, (self._side_id, json.dumps(asked.tolist()))
+        ).fetchall()
         states = np.zeros(len(asked), np.int64)
         if rows:
             known = np.array([tuple(row) for row in rows], np.int64)
@@ -141,7 +164,9 @@ class Filter:
             return None
         if self._known.seqs is None and ask:
             numbers = self._allowed.subquery()
-            self._known.seqs = _numbers(self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar())
+            self._known.seqs = _numbers(
+                self._connection.execute(sa.select(sa.func.group_concat(numbers.c[0]))).scalar()
+            )
         return self._known.seqs
 
     def rows_of(self, number: int, find: Callable[[Array], Array]) -> Array:
@@ -178,7 +203,9 @@ class _Memory:
             known = self._filters[name] = _Known(sa.select(sa.func.group_concat(asked.c[0])))
         self._filters.move_to_end(name)
         sizes = sum(other.bytes for other in self._filters.values())
-        while len(self._filters) > _REMEMBERED or (sizes > _REMEMBERED_BYTES and len(self._filters) > 1):
+        while len(self._filters) > _REMEMBERED or (
+            sizes > _REMEMBERED_BYTES and len(self._filters) > 1
+        ):
             _, former = self._filters.popitem(last=False)
             sizes -= former.bytes
         return known

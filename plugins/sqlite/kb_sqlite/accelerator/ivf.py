@@ -43,7 +43,9 @@ class VectorBlock:
     centroids: Array
     starts: Array
 
-    def nearest_to_each(self, queries: Array, limit: int, allowed: Array | None = None) -> tuple[Array, Array, Array]:
+    def nearest_to_each(
+        self, queries: Array, limit: int, allowed: Array | None = None
+    ) -> tuple[Array, Array, Array]:
         """As `nearest`, for several queries: of what was found the query, the row and the similarity, in no order."""
         rows = len(self.seqs) if allowed is None else len(allowed)
         if rows <= _LEAST_COMPARED:
@@ -54,9 +56,15 @@ class VectorBlock:
             return which, here[places], similar[which, places]
         found = [self.nearest(query, limit, allowed) for query in queries]
         which = np.repeat(np.arange(len(queries)), [len(rows) for rows, _ in found])
-        return which, np.concatenate([rows for rows, _ in found]), np.concatenate([similar for _, similar in found])
+        return (
+            which,
+            np.concatenate([rows for rows, _ in found]),
+            np.concatenate([similar for _, similar in found]),
+        )
 
-    def nearest(self, query: Array, limit: int, allowed: Array | None = None, effort: float = 1.0) -> tuple[Array, Array]:
+    def nearest(
+        self, query: Array, limit: int, allowed: Array | None = None, effort: float = 1.0
+    ) -> tuple[Array, Array]:
         """The nearest rows, best first, and their cosine similarity: very likely those, and all where few are allowed.
 
         Fewer than asked for are found only where there are no more.
@@ -89,7 +97,9 @@ class VectorBlock:
         sizes = np.diff(self.starts)
         inside = sizes
         if allowed is not None:
-            inside = np.bincount(np.searchsorted(self.starts, allowed, side="right") - 1, minlength=len(sizes))
+            inside = np.bincount(
+                np.searchsorted(self.starts, allowed, side="right") - 1, minlength=len(sizes)
+            )
         wanted = max(_LEAST_ROWS, _SHARE * inside.sum(), 8 * limit) * effort
         order = np.argsort(-similarity(self.centroids, query), kind="stable")
         clusters = order[: int(np.searchsorted(np.cumsum(inside[order]), wanted)) + 1]
@@ -104,7 +114,9 @@ class VectorBlock:
         """The rows of chunks, given by ascending number, that are here."""
         if not len(self.seqs):
             return np.empty(0, np.int64)
-        places = np.minimum(np.searchsorted(self.seqs, seqs, sorter=self.by_seq), len(self.seqs) - 1)
+        places = np.minimum(
+            np.searchsorted(self.seqs, seqs, sorter=self.by_seq), len(self.seqs) - 1
+        )
         rows = self.by_seq[places]
         return rows[self.seqs[rows] == seqs]
 
@@ -116,7 +128,11 @@ def similarity(vectors: Array, queries: Array) -> Array:
     queries than for one.
     """
     vectors = vectors.astype(np.float32, copy=False)
-    return np.vecdot(vectors, queries) if queries.ndim == 1 else np.vecdot(vectors[None], queries[:, None])
+    return (
+        np.vecdot(vectors, queries)
+        if queries.ndim == 1
+        else np.vecdot(vectors[None], queries[:, None])
+    )
 
 
 def signs(vectors: Array) -> Array:
@@ -128,7 +144,11 @@ def signs(vectors: Array) -> Array:
 def open_vectors(folder: Path) -> VectorBlock:
     arrays = dict(open_arrays(folder))
     dimensions = len(arrays["mean"])
-    for name, width in (("vectors", dimensions), ("centroids", dimensions), ("bits", -(-dimensions // 64))):
+    for name, width in (
+        ("vectors", dimensions),
+        ("centroids", dimensions),
+        ("bits", -(-dimensions // 64)),
+    ):
         arrays[name] = arrays[name].reshape(-1, width)
     return VectorBlock(**arrays)
 
@@ -198,9 +218,13 @@ def _train(parts: Sequence[Quantised], count: int, clusters: int) -> tuple[Array
         sample = np.concatenate([_floats(part, slice(None)) for part in parts])
     centroids = sample[chance.permutation(len(sample))[:clusters]].copy()
     if len(centroids) < clusters:
-        centroids = np.concatenate([centroids, np.zeros((clusters - len(centroids), centroids.shape[1]), np.float32)])
+        centroids = np.concatenate(
+            [centroids, np.zeros((clusters - len(centroids), centroids.shape[1]), np.float32)]
+        )
     for _ in range(_ROUNDS):
-        nearest = np.concatenate([_assign(sample[i : i + _AT_ONCE], centroids) for i in range(0, len(sample), _AT_ONCE)])
+        nearest = np.concatenate(
+            [_assign(sample[i : i + _AT_ONCE], centroids) for i in range(0, len(sample), _AT_ONCE)]
+        )
         order = np.argsort(nearest, kind="stable")
         present, first = np.unique(nearest[order], return_index=True)
         sums = np.add.reduceat(sample[order], first, axis=0)

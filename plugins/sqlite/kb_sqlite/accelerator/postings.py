@@ -48,7 +48,10 @@ class TextBlock:
             return np.empty(0, np.uint32)
         if len(seqs) < len(self.seqs):
             # A chunk may have several rows in a tail that is kept in memory.
-            first, last = np.searchsorted(self.seqs, seqs), np.searchsorted(self.seqs, seqs, side="right")
+            first, last = (
+                np.searchsorted(self.seqs, seqs),
+                np.searchsorted(self.seqs, seqs, side="right"),
+            )
             return ranges(first, last - first).astype(np.uint32)
         places = np.minimum(np.searchsorted(seqs, self.seqs), len(seqs) - 1)
         return np.flatnonzero(seqs[places] == self.seqs).astype(np.uint32)
@@ -64,8 +67,12 @@ def build_text(seqs: Sequence[int], blobs: Sequence[bytes]) -> TextBlock:
     parts = [blobs[i] for i in order]
     counts = np.array([(len(part) - 4) // 10 for part in parts], np.int64)
     lengths = np.frombuffer(b"".join(part[:4] for part in parts), "<u4").astype(np.float32)
-    keys = np.frombuffer(b"".join(part[4 : 4 + 8 * n] for part, n in zip(parts, counts.tolist(), strict=True)), "<u8")
-    codes = np.frombuffer(b"".join(part[4 + 8 * n :] for part, n in zip(parts, counts.tolist(), strict=True)), "<u2")
+    keys = np.frombuffer(
+        b"".join(part[4 : 4 + 8 * n] for part, n in zip(parts, counts.tolist(), strict=True)), "<u8"
+    )
+    codes = np.frombuffer(
+        b"".join(part[4 + 8 * n :] for part, n in zip(parts, counts.tolist(), strict=True)), "<u2"
+    )
     rows = np.repeat(np.arange(len(parts), dtype=np.uint32), counts)
     order_of_keys = np.argsort(keys, kind="stable")
     words, starts = _words(keys[order_of_keys])
@@ -75,7 +82,11 @@ def build_text(seqs: Sequence[int], blobs: Sequence[bytes]) -> TextBlock:
 
 def _words(sorted_keys: Array) -> tuple[Array, Array]:
     """The different keys, and where each begins; one more for the end."""
-    first = np.flatnonzero(np.diff(sorted_keys, prepend=sorted_keys[:1] ^ np.uint64(1))) if len(sorted_keys) else np.empty(0, int)
+    first = (
+        np.flatnonzero(np.diff(sorted_keys, prepend=sorted_keys[:1] ^ np.uint64(1)))
+        if len(sorted_keys)
+        else np.empty(0, int)
+    )
     return sorted_keys[first], np.append(first, len(sorted_keys)).astype(np.int64)
 
 
@@ -98,7 +109,9 @@ def merge_text(writer: ArrayWriter, pairs: Sequence[tuple[TextBlock, Array]]) ->
     new_rows = np.empty(len(every), np.int64)
     new_rows[order] = np.arange(len(every))
     writer.append("seqs.i8", every[order])
-    lengths = np.concatenate([block.lengths[keep] for block, keep in zip(blocks, kept, strict=True)])
+    lengths = np.concatenate(
+        [block.lengths[keep] for block, keep in zip(blocks, kept, strict=True)]
+    )
     writer.append("lengths.f4", lengths[order])
     maps, begin = [], 0
     for keep in kept:
@@ -124,12 +137,16 @@ def merge_text(writer: ArrayWriter, pairs: Sequence[tuple[TextBlock, Array]]) ->
     writer.append("starts.i8", np.array([end]))
 
 
-def _gather(blocks: Sequence[TextBlock], maps: Sequence[Array], low: int, high: int | None) -> tuple[Array, Array, Array]:
+def _gather(
+    blocks: Sequence[TextBlock], maps: Sequence[Array], low: int, high: int | None
+) -> tuple[Array, Array, Array]:
     """The postings of the words between two keys: key, new row, code."""
     found: list[tuple[Array, Array, Array]] = []
     for block, mapped in zip(blocks, maps, strict=True):
         first = int(np.searchsorted(block.keys, np.uint64(low)))
-        last = len(block.keys) if high is None else int(np.searchsorted(block.keys, np.uint64(high)))
+        last = (
+            len(block.keys) if high is None else int(np.searchsorted(block.keys, np.uint64(high)))
+        )
         starts = block.starts[first : last + 1]
         rows = mapped[block.ids[starts[0] : starts[-1]]]
         keys = np.repeat(block.keys[first:last], np.diff(starts))

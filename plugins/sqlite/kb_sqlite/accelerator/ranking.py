@@ -32,14 +32,21 @@ def weigh(weights: Sequence[float]) -> Array:
     """The weighted count of a word, by its code."""
     codes = np.arange(1 << 16)
     title, headings, body = weights
-    return (title * (codes >> 12) + headings * (codes >> 8 & 15) + body * (codes & 255)).astype(np.float32)
+    return (title * (codes >> 12) + headings * (codes >> 8 & 15) + body * (codes & 255)).astype(
+        np.float32
+    )
 
 
 class Ranking:
     """Several queries over all blocks of an organization."""
 
     def __init__(
-        self, blocks: Sequence[TextBlock], queries: Sequence[Sequence[int]], rows: int, tokens: int, weighed: Array
+        self,
+        blocks: Sequence[TextBlock],
+        queries: Sequence[Sequence[int]],
+        rows: int,
+        tokens: int,
+        weighed: Array,
     ) -> None:
         self._blocks = blocks
         self._average = tokens / rows if rows else 1.0
@@ -57,12 +64,17 @@ class Ranking:
         # Where the words of each query begin; one more for the end.
         self._words = np.searchsorted(owners[there], np.arange(len(queries) + 1))
 
-    def best(self, queries: Array, limit: int, allowed: Sequence[Array] | None = None) -> list[tuple[Array, Array, Array]]:
+    def best(
+        self, queries: Array, limit: int, allowed: Sequence[Array] | None = None
+    ) -> list[tuple[Array, Array, Array]]:
         """Of each block the query, row and score of what may be among the best of a query, in no order.
 
         `allowed` are the rows, ascending, that may be found in each block (None: all).
         """
-        found = [[(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))] for _ in self._blocks]
+        found = [
+            [(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32))]
+            for _ in self._blocks
+        ]
         large = [number for number, block in enumerate(self._blocks) if len(block.seqs) > _SMALL]
         for number, block in enumerate(self._blocks):
             if len(block.seqs) <= _SMALL:
@@ -81,21 +93,37 @@ class Ranking:
             return []
         begins, ends = self._places[number]
         before = np.concatenate(([0], np.cumsum(ends - begins)))
-        sizes = np.maximum(before[self._words[queries + 1]] - before[self._words[queries]], len(self._blocks[number].seqs))
+        sizes = np.maximum(
+            before[self._words[queries + 1]] - before[self._words[queries]],
+            len(self._blocks[number].seqs),
+        )
         return np.split(queries, np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1)
 
-    def _best_of_each(self, number: int, queries: Array, limit: int, allowed: Array | None) -> tuple[Array, Array, Array]:
+    def _best_of_each(
+        self, number: int, queries: Array, limit: int, allowed: Array | None
+    ) -> tuple[Array, Array, Array]:
         """Of a small block: every posting of every word is counted, for all queries at once."""
         block, (begins, ends) = self._blocks[number], self._places[number]
         rows = len(block.seqs)
-        words = ranges(self._words[queries], sizes := self._words[queries + 1] - self._words[queries])
+        words = ranges(
+            self._words[queries], sizes := self._words[queries + 1] - self._words[queries]
+        )
         postings = ends[words] - begins[words]
         places = ranges(begins[words], postings)
         ids = block.ids[places]
-        parts = self.parts(block, ids, block.codes[places], np.repeat(self._idf[words].astype(np.float32), postings))
+        parts = self.parts(
+            block,
+            ids,
+            block.codes[places],
+            np.repeat(self._idf[words].astype(np.float32), postings),
+        )
         # One row of scores for each query.
         at = np.repeat(np.repeat(np.arange(len(queries)), sizes) * rows, postings) + ids
-        scores = np.bincount(at, parts, len(queries) * rows).astype(np.float32).reshape(len(queries), rows)
+        scores = (
+            np.bincount(at, parts, len(queries) * rows)
+            .astype(np.float32)
+            .reshape(len(queries), rows)
+        )
         if allowed is not None:
             kept = scores[:, allowed]
             scores = np.zeros_like(scores)
@@ -130,21 +158,30 @@ class _One:
         self._idf = ranking._idf[words].tolist()
         # What the words from each one on could give together.
         self._rest = [_HIGHEST * sum(self._idf[i:]) for i in range(len(self._idf) + 1)]
-        self._places = [list(zip(begins[words].tolist(), ends[words].tolist(), strict=True)) for begins, ends in ranking._places]
+        self._places = [
+            list(zip(begins[words].tolist(), ends[words].tolist(), strict=True))
+            for begins, ends in ranking._places
+        ]
 
-    def best(self, numbers: Sequence[int], limit: int, allowed: Sequence[Array] | None) -> dict[int, tuple[Array, Array]]:
+    def best(
+        self, numbers: Sequence[int], limit: int, allowed: Sequence[Array] | None
+    ) -> dict[int, tuple[Array, Array]]:
         """The rows and scores, of some of the blocks, that may be among the best."""
         found: dict[int, tuple[Array, Array]] = {}
         threshold = 0.0
         # The largest block sets a threshold for the others.
         for number in sorted(numbers, key=lambda i: -len(self._blocks[i].seqs)):
-            found[number] = self._best_of(number, limit, threshold, allowed[number] if allowed else None)
+            found[number] = self._best_of(
+                number, limit, threshold, allowed[number] if allowed else None
+            )
             scores = np.concatenate([scores for _, scores in found.values()])
             if len(scores) >= limit:
                 threshold = float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
         return found
 
-    def _best_of(self, number: int, limit: int, threshold: float, allowed: Array | None) -> tuple[Array, Array]:
+    def _best_of(
+        self, number: int, limit: int, threshold: float, allowed: Array | None
+    ) -> tuple[Array, Array]:
         block, places = self._blocks[number], self._places[number]
         scores = np.zeros(len(block.seqs), np.float32)
         seen: list[Array] = []
@@ -152,7 +189,11 @@ class _One:
         for i, (begin, end) in enumerate(places):
             if begin == end:
                 continue
-            if candidates is None and seen and self._rest[i] < (reached := self._reached(scores, seen, limit, threshold)):
+            if (
+                candidates is None
+                and seen
+                and self._rest[i] < (reached := self._reached(scores, seen, limit, threshold))
+            ):
                 candidates = np.sort(np.concatenate(seen))
                 candidates = candidates[scores[candidates] >= reached - self._rest[i] - _SLACK]
             if candidates is None and self._rest[i] < threshold:
@@ -186,7 +227,11 @@ class _One:
 
 
 def _idf(rows: int, count: int) -> float:
-    return max(math.log((rows - count + 0.5) / (count + 0.5)), _LEAST_IDF) if count < rows else _LEAST_IDF
+    return (
+        max(math.log((rows - count + 0.5) / (count + 0.5)), _LEAST_IDF)
+        if count < rows
+        else _LEAST_IDF
+    )
 
 
 def _only(ids: Array, codes: Array, candidates: Array) -> tuple[Array, Array]:
@@ -196,5 +241,7 @@ def _only(ids: Array, codes: Array, candidates: Array) -> tuple[Array, Array]:
         places = places[ids[places] == candidates]
     else:
         where = np.minimum(np.searchsorted(candidates, ids), max(len(candidates) - 1, 0))
-        places = np.flatnonzero(candidates[where] == ids) if len(candidates) else np.empty(0, np.int64)
+        places = (
+            np.flatnonzero(candidates[where] == ids) if len(candidates) else np.empty(0, np.int64)
+        )
     return ids[places], codes[places]

@@ -52,12 +52,16 @@ class Segments:
         self._open: dict[int, dict[int, Any]] = {}
         self._lock = threading.Lock()
 
-    def live(self, connection: sa.Connection, organization_id: str, source: str) -> tuple[int, list[Segment]] | None:
+    def live(
+        self, connection: sa.Connection, organization_id: str, source: str
+    ) -> tuple[int, list[Segment]] | None:
         """The side index of a source, by number, with its segments; None where there is none that can be used."""
         read = lambda: self._live(connection, organization_id, source)  # noqa: E731
         return once(connection, ("segments", source, organization_id), read)
 
-    def _live(self, connection: sa.Connection, organization_id: str, source: str) -> tuple[int, list[Segment]] | None:
+    def _live(
+        self, connection: sa.Connection, organization_id: str, source: str
+    ) -> tuple[int, list[Segment]] | None:
         rows = connection.execute(_LIVE, {"organization": organization_id, "source": source}).all()
         if not rows:
             return None
@@ -65,16 +69,26 @@ class Segments:
         with self._lock:
             known = self._open.get(side_id, {})
         try:
-            blocks = {row[1]: known.get(row[1]) or self._opened(source, row[2]) for row in rows if row[1] is not None}
+            blocks = {
+                row[1]: known.get(row[1]) or self._opened(source, row[2])
+                for row in rows
+                if row[1] is not None
+            }
         except Damaged as error:
-            log.warning("the side index of %s cannot be used: %s; kb doctor --repair", source, error)
+            log.warning(
+                "the side index of %s cannot be used: %s; kb doctor --repair", source, error
+            )
             return None
         with self._lock:
             self._open[side_id] = blocks
-        return side_id, [Segment(row[1], row[3], row[4], blocks[row[1]]) for row in rows if row[1] is not None]
+        return side_id, [
+            Segment(row[1], row[3], row[4], blocks[row[1]]) for row in rows if row[1] is not None
+        ]
 
     def _opened(self, source: str, name: str) -> TextBlock | VectorBlock:
-        return open_text(self._folder / name) if source == TEXT else open_vectors(self._folder / name)
+        return (
+            open_text(self._folder / name) if source == TEXT else open_vectors(self._folder / name)
+        )
 
 
 class AcceleratedSearch:
@@ -99,16 +113,24 @@ class AcceleratedSearch:
             return [None] * len(queries)
         side_id, segments = live
         tail = self._text_tails.parts(connection, side_id)
-        blocks: list[TextBlock] = [segment.block for segment in segments] + [part.block for part in tail]
+        blocks: list[TextBlock] = [segment.block for segment in segments] + [
+            part.block for part in tail
+        ]
         rows = sum(segment.rows for segment in segments) + sum(len(part.rows) for part in tail)
-        tokens = sum(segment.tokens for segment in segments) + sum(part.block.tokens for part in tail)
-        ranking = Ranking(blocks, [words or () for words in keys], rows, tokens, self._weights(weights))
+        tokens = sum(segment.tokens for segment in segments) + sum(
+            part.block.tokens for part in tail
+        )
+        ranking = Ranking(
+            blocks, [words or () for words in keys], rows, tokens, self._weights(weights)
+        )
         filter_ = Filter(connection, side_id, allowed, rows)
 
         def candidates(numbers: Array, count: int, seqs: Array | None) -> Found:
             within = None
             if seqs is not None:
-                within = [filter_.rows_of(segment.number, segment.block.rows_of) for segment in segments]
+                within = [
+                    filter_.rows_of(segment.number, segment.block.rows_of) for segment in segments
+                ]
                 within += [part.block.rows_of(seqs) for part in tail]
             found = []
             for number, here in enumerate(ranking.best(numbers, count, within)):
@@ -119,7 +141,9 @@ class AcceleratedSearch:
             return _best(found, count)
 
         found = _take(filter_, len(queries), limit, candidates)
-        return [None if words is None else columns for words, columns in zip(keys, found, strict=True)]
+        return [
+            None if words is None else columns for words, columns in zip(keys, found, strict=True)
+        ]
 
     def vectors(
         self,
@@ -149,7 +173,11 @@ class AcceleratedSearch:
                 which, here, similar = block.nearest_to_each(asked[queries], count, within)
                 found.append(_of_segment(segment, queries[which], here, similar))
             for part in tail:
-                here = np.arange(len(part.block.seqs)) if seqs is None else np.flatnonzero(np.isin(part.block.seqs, seqs))
+                here = (
+                    np.arange(len(part.block.seqs))
+                    if seqs is None
+                    else np.flatnonzero(np.isin(part.block.seqs, seqs))
+                )
                 similar = similarity(part.block.vectors[here], asked[queries])
                 which, places = best_of_each(similar, count)
                 found.append(_of_tail(part, queries[which], here[places], similar[which, places]))
@@ -165,11 +193,19 @@ class AcceleratedSearch:
 
 
 def _of_segment(segment: Segment, queries: Array, rows: Array, scores: Array) -> Found:
-    return Found(queries, segment.block.seqs[rows], scores, np.full(len(rows), segment.number), np.zeros(len(rows), np.int64))
+    return Found(
+        queries,
+        segment.block.seqs[rows],
+        scores,
+        np.full(len(rows), segment.number),
+        np.zeros(len(rows), np.int64),
+    )
 
 
 def _of_tail(part: Part[Any], queries: Array, rows: Array, scores: Array) -> Found:
-    return Found(queries, part.block.seqs[rows], scores, np.zeros(len(rows), np.int64), part.numbers[rows])
+    return Found(
+        queries, part.block.seqs[rows], scores, np.zeros(len(rows), np.int64), part.numbers[rows]
+    )
 
 
 def _best(parts: list[Found], count: int) -> Found:
@@ -196,9 +232,15 @@ def _take(filter_: Filter, queries: int, limit: int, candidates: Candidates) -> 
             wanted = _enough(limit, 1.0)
         found = candidates(pending, wanted, allowed)
         passing = filter_.passing(found)
-        begins, ends = (np.searchsorted(passing.queries, pending, side) for side in ("left", "right"))
-        enough = (ends - begins >= limit) | (np.bincount(found.queries, minlength=queries)[pending] < wanted)
-        for query, begin, end in zip(*(column[enough].tolist() for column in (pending, begins, ends)), strict=True):
+        begins, ends = (
+            np.searchsorted(passing.queries, pending, side) for side in ("left", "right")
+        )
+        enough = (ends - begins >= limit) | (
+            np.bincount(found.queries, minlength=queries)[pending] < wanted
+        )
+        for query, begin, end in zip(
+            *(column[enough].tolist() for column in (pending, begins, ends)), strict=True
+        ):
             best = slice(begin, min(end, begin + limit))
             made[query] = passing.seqs[best], passing.scores[best]
         pending = pending[~enough]

@@ -14,7 +14,9 @@ from kb_framework.storage.read_cache import once
 from kb_sqlite.accelerator.arrays import Array
 from kb_sqlite.accelerator.postings import TextBlock, build_text
 
-_ROWS = sa.text("SELECT id, seq, data FROM side_tail WHERE side_id = :side AND id > :after ORDER BY id")
+_ROWS = sa.text(
+    "SELECT id, seq, data FROM side_tail WHERE side_id = :side AND id > :after ORDER BY id"
+)
 _ENDS = sa.text(
     "SELECT (SELECT min(id) FROM side_tail WHERE side_id = :side), (SELECT max(id) FROM side_tail WHERE side_id = :side)"
 )
@@ -67,10 +69,15 @@ class Tails(Generic[B]):
             # The first time; or a reader whose view is older than what another one has let go of.
             tail = _Tail(first, 0)
         if last > tail.last:
-            rows = [tuple(row) for row in connection.execute(_ROWS, {"side": side_id, "after": tail.last})]
+            rows = [
+                tuple(row)
+                for row in connection.execute(_ROWS, {"side": side_id, "after": tail.last})
+            ]
             tail = _Tail(tail.first, last, self._joined([*tail.parts, self._part(rows)]))
         # What has moved to a segment is let go.
-        tail = _Tail(first, tail.last, tuple(part for part in tail.parts if part.rows[-1][0] >= first))
+        tail = _Tail(
+            first, tail.last, tuple(part for part in tail.parts if part.rows[-1][0] >= first)
+        )
         with self._lock:
             if side_id not in self._tails or self._tails[side_id].last <= tail.last:
                 self._tails[side_id] = tail
@@ -98,4 +105,6 @@ class VectorTails(Tails[FlatVectors]):
     def _part(self, rows: Sequence[Row]) -> Part[FlatVectors]:
         vectors = np.frombuffer(b"".join(data for _, _, data in rows), "<f4").reshape(len(rows), -1)
         numbers = np.array([number for number, _, _ in rows], np.int64)
-        return Part(rows, numbers, FlatVectors(np.array([seq for _, seq, _ in rows], np.int64), vectors))
+        return Part(
+            rows, numbers, FlatVectors(np.array([seq for _, seq, _ in rows], np.int64), vectors)
+        )

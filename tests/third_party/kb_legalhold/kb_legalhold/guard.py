@@ -14,8 +14,15 @@ def objections(plan: Plan, tx: Tx) -> list[Objection]:
 
     The plan's kind does not matter: a kind that some other plugin contributes changes documents as much as a delete does.
     """
-    held = sa.select(legal_holds.c.document_id, legal_holds.c.matter).where(legal_holds.c.document_id.in_(plan.documents))
+    held = sa.select(legal_holds.c.document_id, legal_holds.c.matter).where(
+        legal_holds.c.document_id.in_(plan.documents)
+    )
     matters: dict[int, list[str]] = {}
-    for number, matter in tx.execute(held.order_by(legal_holds.c.document_id, legal_holds.c.matter)):
+    for number, matter in tx.execute(
+        held.order_by(legal_holds.c.document_id, legal_holds.c.matter)
+    ):
         matters.setdefault(number, []).append(repr(matter))
-    return [Objection(f"the document is on legal hold: {', '.join(names)}", number) for number, names in matters.items()]
+    return [
+        Objection(f"the document is on legal hold: {', '.join(names)}", number)
+        for number, names in matters.items()
+    ]

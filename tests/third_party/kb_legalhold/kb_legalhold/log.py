@@ -23,7 +23,9 @@ def record(tx: Tx, actor: Actor, action: str, documents: int) -> None:
 
 
 def _in_force(tx: Tx) -> int:
-    return tx.scalar(sa.select(sa.func.count()).select_from(legal_holds).where(tx.owns(legal_holds)))
+    return tx.scalar(
+        sa.select(sa.func.count()).select_from(legal_holds).where(tx.owns(legal_holds))
+    )
 
 
 def _insert(tx: Tx, actor: Actor, action: str, documents: int, holds: int) -> None:

@@ -26,14 +26,20 @@ class HoldsIn(PageIn):
 
 class HoldIn(Body):
     document_ids: DocumentIds
-    matter: Annotated[Matter | None, Field(description="Their case; by default KB_LEGALHOLD_DEFAULT_MATTER.")] = None
+    matter: Annotated[
+        Matter | None, Field(description="Their case; by default KB_LEGALHOLD_DEFAULT_MATTER.")
+    ] = None
     reason: Annotated[Text, Field(max_length=2000, description="Why.")] = ""
-    sealed: Annotated[bool, Field(description="Also leave them out of every selection and search.")] = False
+    sealed: Annotated[
+        bool, Field(description="Also leave them out of every selection and search.")
+    ] = False
 
 
 class ReleaseIn(Body):
     document_ids: DocumentIds
-    matter: Annotated[Matter | None, Field(description="Only the holds of this case; by default all.")] = None
+    matter: Annotated[
+        Matter | None, Field(description="Only the holds of this case; by default all.")
+    ] = None
 
 
 class Hold(BaseModel):

@@ -17,7 +17,12 @@ LIST: Operation[HoldsIn, HoldPage] = Operation(
     input="kb_legalhold.models:HoldsIn",
     output="kb_legalhold.models:HoldPage",
     help="List the holds in force, oldest first.",
-    command=Command("hold list", group="Legal hold", render="kb_legalhold.render:holds", examples=("kb hold list",)),
+    command=Command(
+        "hold list",
+        group="Legal hold",
+        render="kb_legalhold.render:holds",
+        examples=("kb hold list",),
+    ),
     tool=Tool(
         "kb_hold_list",
         title="List legal holds",

@@ -29,7 +29,11 @@ class LegalHoldService:
         ids = list(dict.fromkeys(wanted.document_ids))
         with self._store.write(actor.organization_id) as tx:
             _require(tx, ids)
-            held = sa.and_(tx.owns(legal_holds), legal_holds.c.matter == matter, among(legal_holds.c.document_id, ids))
+            held = sa.and_(
+                tx.owns(legal_holds),
+                legal_holds.c.matter == matter,
+                among(legal_holds.c.document_id, ids),
+            )
             if wanted.sealed:
                 tx.execute(sa.update(legal_holds).where(held).values(sealed=True))
             free = sa.select(
@@ -45,7 +49,15 @@ class LegalHoldService:
                 among(documents.c.id, ids),
                 documents.c.id.not_in(sa.select(legal_holds.c.document_id).where(held)),
             )
-            columns = ["organization_id", "document_id", "matter", "reason", "sealed", "user_id", "created_at"]
+            columns = [
+                "organization_id",
+                "document_id",
+                "matter",
+                "reason",
+                "sealed",
+                "user_id",
+                "created_at",
+            ]
             placed = tx.execute(sa.insert(legal_holds).from_select(columns, free)).rowcount
             record(tx, actor, "hold_placed", placed)
             # Sealing changes what a search finds, so what was read before is stale.
@@ -55,7 +67,9 @@ class LegalHoldService:
     def release(self, wanted: ReleaseIn, actor: Actor) -> Released:
         """End the holds on documents: those of one matter, or (none given) of all."""
         with self._store.write(actor.organization_id) as tx:
-            held = sa.and_(tx.owns(legal_holds), among(legal_holds.c.document_id, wanted.document_ids))
+            held = sa.and_(
+                tx.owns(legal_holds), among(legal_holds.c.document_id, wanted.document_ids)
+            )
             if wanted.matter is not None:
                 held = sa.and_(held, legal_holds.c.matter == wanted.matter)
             distinct = sa.func.count(sa.distinct(legal_holds.c.document_id))
@@ -68,15 +82,27 @@ class LegalHoldService:
     def list(self, asked: HoldsIn, actor: Actor) -> HoldPage:
         """The holds in force, oldest first; sealed ones too, since whoever holds must be able to release."""
         with self._store.read(actor.organization_id) as tx:
-            conditions = [tx.owns(legal_holds)] + ([legal_holds.c.matter == asked.matter] if asked.matter is not None else [])
-            total = tx.scalar(sa.select(sa.func.count()).select_from(legal_holds).where(*conditions))
-            query = sa.select(*(legal_holds.c[name] for name in Hold.model_fields)).where(*conditions)
+            conditions = [tx.owns(legal_holds)] + (
+                [legal_holds.c.matter == asked.matter] if asked.matter is not None else []
+            )
+            total = tx.scalar(
+                sa.select(sa.func.count()).select_from(legal_holds).where(*conditions)
+            )
+            query = sa.select(*(legal_holds.c[name] for name in Hold.model_fields)).where(
+                *conditions
+            )
             rows = tx.rows(asked.wanted.cut(query.order_by(legal_holds.c.id)))
-        return HoldPage(data=[Hold.model_validate(row) for row in rows], meta=asked.wanted.meta(total))
+        return HoldPage(
+            data=[Hold.model_validate(row) for row in rows], meta=asked.wanted.meta(total)
+        )
 
 
 def _require(tx: Tx, ids: list[int]) -> None:
-    found = set(tx.connection.scalars(sa.select(documents.c.id).where(tx.owns(documents), among(documents.c.id, ids))))
+    found = set(
+        tx.connection.scalars(
+            sa.select(documents.c.id).where(tx.owns(documents), among(documents.c.id, ids))
+        )
+    )
     missing = [number for number in ids if number not in found]
     if missing:
         raise NotFound(f"there is no document {missing[0]}", document_id=missing[0])

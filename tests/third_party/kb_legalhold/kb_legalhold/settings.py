@@ -8,4 +8,6 @@ from kb_framework.settings import Section
 
 
 class LegalHoldSettings(Section):
-    default_matter: str = Field("general", min_length=1, max_length=200, description="The matter of a hold that names none.")
+    default_matter: str = Field(
+        "general", min_length=1, max_length=200, description="The matter of a hold that names none."
+    )

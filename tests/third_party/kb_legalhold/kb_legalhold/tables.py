@@ -20,7 +20,9 @@ legal_holds = sa.Table(
     sa.Column("sealed", sa.Boolean, nullable=False),
     sa.Column("user_id", Uuid, nullable=False),
     sa.Column("created_at", Time, nullable=False),
-    sa.UniqueConstraint("organization_id", "document_id", "matter", name="legal_holds_once_per_matter"),
+    sa.UniqueConstraint(
+        "organization_id", "document_id", "matter", name="legal_holds_once_per_matter"
+    ),
     # Guards, filters and narrowings look holds up by document.
     sa.Index("legal_holds_by_document", "document_id", "sealed"),
     sqlite_autoincrement=True,
