@@ -48,6 +48,7 @@ PARTS = frozenset(
         "services",
         "build",
         "all_settings",
+        "dispatcher",
     ],
 )
 

@@ -153,7 +153,8 @@ class Service(NamedTuple):
 
     Its constructor's parameters are filled by name: `store`, `files`, `settings` (the plugin's first section) or
     `<section>_settings`, `host_settings`, `plugins`, `selector`, `mutation`, `retrieval`, `access`, `all_settings`,
-    `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), or another service's name.
+    `build` (makes a plugin's object, by plugin and target), `services` (all of them, by name), `dispatcher`,
+    or another service's name.
     A parameter with a default keeps it where nothing has its name: the plugin that offers it may be switched off.
     `capabilities` are what an engine with this service can do, for `GET /api/v1/schema`.
     """
@@ -166,12 +167,14 @@ class Service(NamedTuple):
 class Routes(NamedTuple):
     """A Litestar handler or a list of them, mounted under `/api/v1`; with `build`, a function of the plugins that gives them.
 
+    With a `base`, such as `/console`, they are pages: mounted there, and left out of the API's documentation.
     Each names the permission it needs, `opt={"permission": "documents.read"}`. One that names none is refused to every key.
     """
 
     name: str
     target: str
     build: bool = False
+    base: str = ""
 
 
 class Command(NamedTuple):

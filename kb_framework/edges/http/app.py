@@ -53,6 +53,7 @@ log = logging.getLogger("kb.http")
 
 _BASE = "/api/v1"
 _ASSETS = "/assets/swagger"
+_DOCS = "/schema/swagger"
 _OPEN = {"permission": PUBLIC}
 # In a route's `opt`, by the host: the names that its query may have.
 _QUERY = "query"
@@ -86,16 +87,28 @@ def create_app(
     only by loopback's; by a name only if KB_ALLOWED_HOSTS has it.
     """
     system = HealthService(kb, instance, secret=local.secret)
-    authenticator = Authenticator(kb.access, kb.settings.host.unauthorized_per_minute, local)
+    authenticator = Authenticator(
+        kb.access, kb.settings.host.unauthorized_per_minute, local, kb.services
+    )
 
     dispatcher = kb.dispatcher
+    mounted = _plugin_handlers(kb)
     found = [
         *_documented(handlers, HOST),
-        *_limited(_plugin_handlers(kb), kb),
+        *_limited(mounted.pop(_BASE, []), kb),
         *handlers_of(dispatcher, kb.plugins.operations),
     ]
+    beside = [
+        Router(base, route_handlers=_limited(items, kb), include_in_schema=False)
+        for base, items in mounted.items()
+    ]
     app = Litestar(
-        route_handlers=[Router(_BASE, route_handlers=found), *_pages(), *([mcp] if mcp else [])],
+        route_handlers=[
+            Router(_BASE, route_handlers=found),
+            *beside,
+            *_pages(next(iter(mounted), _DOCS)),
+            *([mcp] if mcp else []),
+        ],
         dependencies={
             "actor": Provide(caller, sync_to_thread=False),
             "system": Provide(lambda: system, sync_to_thread=False),
@@ -125,11 +138,14 @@ def _service(kb: KB, name: str) -> Callable[[], Any]:
     return lambda: kb.services[name]
 
 
-def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
-    """Return the handlers that plugins wrote by hand. A plugin whose routes cannot be mounted has failed; the rest is mounted."""
+def _plugin_handlers(kb: KB) -> dict[str, list[HTTPRouteHandler]]:
+    """Return the handlers that plugins wrote by hand, by the path below which they are mounted.
+
+    A plugin whose routes cannot be mounted has failed; the rest is mounted.
+    """
     plugins = kb.plugins
     while True:
-        mounted: list[HTTPRouteHandler] = []
+        mounted: dict[str, list[HTTPRouteHandler]] = {}
         claimed = dict.fromkeys(_paths(handlers), HOST) | _claimed_by_operations(plugins)
         for name, routes in sorted(
             plugins.routes.items(),
@@ -139,8 +155,10 @@ def _plugin_handlers(kb: KB) -> list[HTTPRouteHandler]:
             try:
                 target = resolve(routes.target)
                 found = _documented(target(plugins) if routes.build else target, plugin)
-                _claim(claimed, _paths(found), plugin)
-                mounted += found
+                _claim(
+                    claimed, {(verb, routes.base + path) for verb, path in _paths(found)}, plugin
+                )
+                mounted.setdefault(routes.base or _BASE, []).extend(found)
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 plugins.fail(plugin, error)
                 break
@@ -228,14 +246,14 @@ def _note_queries(app: Litestar) -> None:
                     }
 
 
-def _pages() -> list[Any]:
+def _pages(home: str) -> list[Any]:
     @get("/", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def root() -> Redirect:
-        return Redirect("/schema/swagger")
+        return Redirect(home)
 
     @get("/docs", include_in_schema=False, sync_to_thread=False, opt=_OPEN)
     def docs() -> Redirect:
-        return Redirect("/schema/swagger")
+        return Redirect(_DOCS)
 
     spec = importlib.util.find_spec("swagger_ui")
     folder = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "static"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from anyio import to_thread
 from litestar.connection import ASGIConnection
@@ -19,6 +20,8 @@ from kb_framework.storage.tables import now
 
 log = logging.getLogger("kb.http")
 
+# In a route's `opt`: the name of a service that recognises sessions. A route without it takes no cookie.
+SESSIONS = "sessions"
 # In the scope of a request that comes from this process: who asks. Nothing that arrives over a network can set it.
 IN_PROCESS_ACTOR = "kb.actor"
 # Of an ISO time: up to the minute. A key's use is noted once a minute, since every note is a write.
@@ -27,6 +30,14 @@ _MINUTE = 16
 
 _KEY_HINT = "the owner can make a key for you: kb keys create --user NAME --role viewer"
 _SECRET_HINT = "send it as: Authorization: Bearer SECRET; it is in engine.json of the data folder"
+
+
+class Sessions(Protocol):
+    """A service that recognises sessions."""
+
+    def actor(self, cookies: Mapping[str, str]) -> Actor | None:
+        """Return whose session these cookies name; None where they name none in force."""
+        ...
 
 
 class Local(NamedTuple):
@@ -51,9 +62,14 @@ class Authenticator:
     """
 
     def __init__(
-        self, access: Access, failures_per_minute: int, local: Local = NOBODY_LOCAL
+        self,
+        access: Access,
+        failures_per_minute: int,
+        local: Local = NOBODY_LOCAL,
+        services: Mapping[str, Any] = {},
     ) -> None:
         self._access = access
+        self._services = services
         self._local = local
         self._failures = Failures(failures_per_minute)
         self._local_secret = local.secret.encode()
@@ -67,7 +83,7 @@ class Authenticator:
         permission = handler.opt.get("permission")
         if permission == PUBLIC:
             return
-        actor = await self._actor(connection)
+        actor = await self._of_session(connection, handler) or await self._actor(connection)
         if permission is None:
             if actor.key_id is not None or actor.user_id != LOCAL_USER:
                 log.error(
@@ -78,6 +94,19 @@ class Authenticator:
         elif permission != ANY_KEY:
             actor.require(permission)
         connection.scope["state"]["actor"] = actor
+
+    async def _of_session(
+        self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+    ) -> Actor | None:
+        """Return whose session a cookie names, on routes that take sessions; None without one."""
+        service = handler.opt.get(SESSIONS)
+        if service is None or not connection.cookies:
+            return None
+        sessions: Sessions = self._services[service]
+        actor = await to_thread.run_sync(sessions.actor, dict(connection.cookies))
+        if actor is not None:
+            self._note_use(actor.key_id)
+        return actor
 
     async def _actor(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Actor:
         known = connection.scope.get(IN_PROCESS_ACTOR)
