@@ -16,7 +16,7 @@ from mcp import Client
 
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.plugins import Plugins
 from kb_testing.fixtures import RunningServer, kb_mcp
 

@@ -20,7 +20,7 @@ from kb_framework.api import LOCAL_USER
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
 from kb_framework.storage.tables import documents, organizations

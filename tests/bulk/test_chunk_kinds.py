@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kb_framework.client import Engine, connect
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_testing.fixtures import Install, Run
 

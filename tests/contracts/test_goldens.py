@@ -23,7 +23,7 @@ from kb_framework.bootstrap import read_bootstrap
 from kb_framework.edges.cli.app import build_app
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.http.openapi import document
-from kb_framework.edges.mcp.server import PROFILES, bind_tools
+from kb_framework.edges.mcp.tools import PROFILES, bind_tools
 from kb_framework.plugins import Plugins
 
 GOLDEN = Path(__file__).parent / "golden"

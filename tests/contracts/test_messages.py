@@ -17,7 +17,7 @@ from kb_framework.client import Engine
 from kb_framework.edges.cli.app import build_app
 from kb_framework.edges.cli.usage import usage_error
 from kb_framework.edges.http.app import create_app
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError, InvalidInput
 from kb_framework.messages import nearest
 from kb_framework.plugins import Plugins

@@ -13,7 +13,8 @@ from kb_framework.app import KB, open_kb
 from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
-from kb_framework.edges.mcp.server import _call, bind_tools
+from kb_framework.edges.mcp.calls import run_tool
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_testing.fixtures import Install
 
 # One that asks the store for what is allowed, as the guide says, and one that does not care.
@@ -125,7 +126,7 @@ def test_k5_search_over_http_and_over_mcp(
 ) -> None:
     titles = {hit["title"] for hit in engine.search("harbours", mode=mode)["hits"]}
     tool = bind_tools(kb.plugins, "read")["kb_search"]
-    answer = _call(tool, lambda: engine, {"query": "harbours", "mode": mode})
+    answer = run_tool(tool, lambda: engine, {"query": "harbours", "mode": mode})
 
     assert titles == {"normal", "never_generate", "inspiration_only"}
     assert {hit["title"] for hit in json.loads(answer.content[0].text)["hits"]} == {
@@ -141,13 +142,13 @@ def test_k5_a_model_does_not_get_around_it_by_asking_for_documents_or_ids(
     tools = bind_tools(kb.plugins, "read")
     for state in ("inactive", "never_generate"):
         number = chunks[state]["document_id"]
-        document = _call(
+        document = run_tool(
             tools["kb_get_document"], lambda: engine, {"document_id": number, "content": True}
         )
         assert json.loads(document.content[0].text)["chunks"] == []
         assert len(engine.get_document_chunks(number)) == 1
         if "kb_get_chunks" in tools:
-            by_id = _call(
+            by_id = run_tool(
                 tools["kb_get_chunks"], lambda: engine, {"chunk_ids": [chunks[state]["id"]]}
             )
             assert "harbours" not in by_id.content[0].text

@@ -21,7 +21,7 @@ from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.edges.cli.app import run
 from kb_framework.edges.http.app import create_app
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
 

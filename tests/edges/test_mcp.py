@@ -174,6 +174,19 @@ def test_the_cost_of_the_tools_is_told(kb_run: Run, kb_home: Path) -> None:
     assert not (kb_home / "kb.sqlite").exists()
 
 
+def test_the_address_chooses_a_profile(server: RunningServer, http: str, ask: Any) -> None:
+    names = {
+        profile: set(talk(f"{http}?profile={profile}", list_tools)) for profile in ("read", "admin")
+    }
+    default = set(talk(http, list_tools))
+
+    assert names["read"] & CURATE == READ
+    assert names["read"] < default < names["admin"]
+    for address in ("/mcp?profile=nosuch", "/mcp?profil=read"):
+        refused = ask(server.url, "POST", address, b"{}", {"Content-Type": "application/json"})
+        assert (refused.status, refused.json["error"]) == (400, "invalid_input")
+
+
 # Calls
 
 

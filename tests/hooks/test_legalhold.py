@@ -17,7 +17,7 @@ from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
 from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp, stored, stored_tables

@@ -41,13 +41,16 @@ def test_a_search_for_a_model_leaves_out_what_a_plugin_keeps_from_models(engine:
 
 def test_every_mcp_tool_reads_for_a_model(engine: Engine) -> None:
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.edges.mcp.server import _call, bind_tools
+    from kb_framework.edges.mcp.calls import run_tool
+    from kb_framework.edges.mcp.tools import bind_tools
     from kb_framework.plugins import Plugins
 
     tools = bind_tools(Plugins(read_bootstrap()), "admin")
 
-    found = _call(tools["kb_search"], lambda: engine, {"query": "harbours"})
-    content = _call(tools["kb_get_document"], lambda: engine, {"document_id": 1, "content": True})
+    found = run_tool(tools["kb_search"], lambda: engine, {"query": "harbours"})
+    content = run_tool(
+        tools["kb_get_document"], lambda: engine, {"document_id": 1, "content": True}
+    )
 
     assert not found.is_error
     assert [hit["title"] for hit in json.loads(found.content[0].text)["hits"]] == ["public"]

@@ -8,7 +8,7 @@ import pytest
 
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import connect
-from kb_framework.edges.mcp.server import bind_tools
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
 

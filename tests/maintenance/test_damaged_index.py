@@ -10,7 +10,8 @@ import pytest
 
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
-from kb_framework.edges.mcp.server import _call, bind_tools
+from kb_framework.edges.mcp.calls import run_tool
+from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
 from kb_testing.fixtures import Run
@@ -53,7 +54,7 @@ def test_a_search_with_damaged_indexes_is_an_error_on_every_surface(
         assert (item["response"], item["error"]["code"]) == (None, "store_unusable")
         assert "kb doctor --repair" in item["error"]["hint"]
         tool = bind_tools(Plugins(read_bootstrap()), "read")["kb_search"]
-        assert _call(tool, lambda: engine, {"query": "zebras"}).is_error
+        assert run_tool(tool, lambda: engine, {"query": "zebras"}).is_error
 
     said = kb_run("search", "zebras")
     assert (said.returncode, said.stdout) == (3, "")

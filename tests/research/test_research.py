@@ -492,17 +492,18 @@ def test_r4_by_command(kb_home: Path, here: Run, outside: Path) -> None:
 
 def test_r4_by_tool(kb_engine: Engine) -> None:
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.edges.mcp.server import _call, bind_tools
+    from kb_framework.edges.mcp.calls import run_tool
+    from kb_framework.edges.mcp.tools import bind_tools
     from kb_framework.plugins import Plugins
 
     tools = bind_tools(Plugins(read_bootstrap()), "write")
-    added = _call(
+    added = run_tool(
         tools["kb_research_add"],
         lambda: kb_engine,
         {"snippet_text": "Tides rise.", "chunk_kind": "fact"},
     )
-    missing = _call(tools["kb_research_add"], lambda: kb_engine, {"snippet_text": "Tides fall."})
-    found = _call(tools["kb_research_search"], lambda: kb_engine, {"query": "tides", "limit": 5})
+    missing = run_tool(tools["kb_research_add"], lambda: kb_engine, {"snippet_text": "Tides fall."})
+    found = run_tool(tools["kb_research_search"], lambda: kb_engine, {"query": "tides", "limit": 5})
 
     assert not added.is_error
     assert missing.is_error

@@ -49,7 +49,7 @@ def serve(*, host: str = "127.0.0.1", port: int = 8420, cli: Cli) -> None:
 
 def mcp(
     *,
-    profile: Literal["read", "write", "curate", "admin"] = "admin",
+    profile: Literal["read", "write", "curate", "admin"] = "curate",
     cost: Annotated[bool, Parameter(negative=())] = False,
     cli: Cli,
 ) -> None:
@@ -67,7 +67,8 @@ def mcp(
     kb mcp --profile read
     kb mcp --cost
     """
-    from kb_framework.edges.mcp.server import serve_stdio, tool_costs
+    from kb_framework.edges.mcp.stdio import serve_stdio
+    from kb_framework.edges.mcp.tools import tool_costs
 
     chosen: Profile = profile
     if cost:
