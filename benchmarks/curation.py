@@ -31,8 +31,9 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def fill(kb: Any, chunks: int) -> None:
     """Documents of ten short chunks, with full text and without vectors."""
+    from kb_documents.api import insert_document
+
     from kb_framework.api import ChunkText
-    from kb_framework.storage.documents import insert_document
 
     order = random.Random(1)
     values = {

@@ -145,8 +145,7 @@ def _taking_apart(folder: Path) -> tuple[float, float]:
     """
     from kb_documents.chunk import by_structure
     from kb_documents.extract import markdown
-
-    from kb_framework.storage.text import indexed_words
+    from kb_text.api import indexed_words
 
     files = [(path.read_bytes(), path.name) for path in sorted(folder.rglob("*.md"))]
     extracted = [markdown(*file) for file in files]

@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 import search_kb
 import sqlalchemy as sa
+from kb_text.api import query_terms
 from postgres import database, server_clock
 from search_data import Data, Question
 from search_peers import PEERS
-
-from kb_framework.storage.text import query_terms
 
 # Beyond this an engine that compares every vector in Python takes seconds per question, so it is asked fewer.
 _QDRANT_MOST = 100_000

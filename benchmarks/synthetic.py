@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from kb_text.api import index_fields
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.app import KB
 from kb_framework.storage.spaces import active_space, create_space
 from kb_framework.storage.tables import chunks, documents, now
-from kb_framework.storage.text import index_fields
 
 _BATCH = 2_000
 _VOCABULARY = 20_000

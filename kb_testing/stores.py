@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
+from kb_documents.api import content_hash, delete_documents, insert_document
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
 from kb_framework.storage.contract import Columns
-from kb_framework.storage.documents import content_hash, delete_documents, insert_document
 from kb_framework.storage.spaces import Space, create_space, drop_space
 from kb_framework.storage.store import Store
 from kb_framework.storage.tables import chunks, documents, now, organizations

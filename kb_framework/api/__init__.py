@@ -128,11 +128,15 @@ class StoreLocation(NamedTuple):
 
 
 class Migration(NamedTuple):
-    """One step of a plugin's schema; `target` is called with the transaction, once per database."""
+    """One step of a plugin's schema; `target` is called with the transaction, once per database.
+
+    A database records its steps under the plugin's name, or under `recorded_as`.
+    """
 
     version: int
     name: str
     target: str
+    recorded_as: str = ""
 
 
 class Permission(NamedTuple):

@@ -12,20 +12,16 @@ import sqlalchemy as sa
 from kb_framework import api
 from kb_framework.errors import StoreUnusable
 from kb_framework.storage import tables
-from kb_framework.storage.documents import add_missing_text
 from kb_framework.storage.spaces import show_active_space
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Store, Tx
 
 HOST = "host"
-# Counts the ways in which text has been turned into words and kept: a database that was indexed in a former way is indexed anew.
+# The steps that rebuild the full text: before those of plugins, which may search in theirs, and they must succeed.
 FULL_TEXT = "full text"
-# How `kb_framework.storage.text` makes words of texts. It is not asked itself: most commands need no words.
-ANALYSIS = 3
 # While another database is being copied into this one, it says so in the place of a plugin; its name tells which database.
 UNFINISHED_COPY = "unfinished copy"
-_BATCH = 1000
 
 
 def create_base(tx: Tx) -> None:
@@ -36,16 +32,6 @@ def create_base(tx: Tx) -> None:
         )
     )
     tx.engine.create_text(tx.connection)
-
-
-def index_anew(tx: Tx) -> None:
-    """Make the full text again from documents and chunks."""
-    tx.engine.drop_text(tx.connection)
-    tx.engine.create_text(tx.connection)
-    for owner in list(tx.connection.scalars(sa.select(tables.organizations.c.id))):
-        after = 0
-        while done := add_missing_text(tx, owner, after, _BATCH):
-            after = done[-1]
 
 
 def moved(tx: Tx) -> None:
@@ -142,11 +128,9 @@ def require_current(tx: Tx, plugin_steps: dict[str, list[api.Migration]]) -> Non
 
 
 def _all_steps(plugin_steps: dict[str, list[api.Migration]]) -> dict[str, list[Step]]:
-    steps: dict[str, list[Step]] = {
-        HOST: HOST_MIGRATIONS,
-        FULL_TEXT: [(ANALYSIS, "analysis", index_anew)],
-    }
-    for plugin, migrations in sorted(plugin_steps.items()):
+    steps: dict[str, list[Step]] = {HOST: HOST_MIGRATIONS}
+    full_text_first = sorted(plugin_steps.items(), key=lambda pair: (pair[0] != FULL_TEXT, pair[0]))
+    for plugin, migrations in full_text_first:
         ordered = sorted(migrations, key=lambda migration: migration.version)
         steps[plugin] = [
             (m.version, m.name, functools.partial(_run_target, m.target)) for m in ordered
@@ -198,5 +182,5 @@ def _due(steps: dict[str, list[Step]], applied: dict[str, int]) -> list[tuple[st
 def by_plugin(pairs: Iterable[tuple[str, api.Migration]]) -> dict[str, list[api.Migration]]:
     grouped: dict[str, list[api.Migration]] = {}
     for plugin, migration in pairs:
-        grouped.setdefault(plugin, []).append(migration)
+        grouped.setdefault(migration.recorded_as or plugin, []).append(migration)
     return grouped

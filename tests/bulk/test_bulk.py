@@ -541,7 +541,7 @@ def test_another_plugins_filter_is_part_of_the_announcement_and_of_the_plan(
 
 RENAME = """
 from kb_framework import api, hookimpl
-from kb_framework.storage.documents import touch
+from kb_documents.api import touch
 from kb_framework.validation import Body
 
 

@@ -66,7 +66,7 @@ TEXTS = frozenset(
 NATIVE = ("kb_formats.office", "kb_formats.pdf")
 # Patterns that are built from arguments, and where they are checked instead.
 BUILT = {
-    "kb_documents.language": "a class of letters, repeated",
+    "kb_text.language": "a class of letters, repeated",
     "kb_research.suggest": "module constants, which are found as such",
     "kb_framework.globs": "globs, which are checked as a function below",
     "kb_search.filters": "globs, which are checked as a function below",
@@ -363,10 +363,10 @@ def entries() -> Iterator[tuple[str, Callable[[Any], object]]]:
     """What takes a text in another way than as its only argument."""
     from kb_documents.chunk import by_structure
     from kb_search.snippet import Matcher, cut_snippet
+    from kb_text.api import Text, index_fields
 
     from kb_framework.api import Extracted
     from kb_framework.globs import Rules, glob_regex
-    from kb_framework.storage.text import Text, index_fields
 
     deep = "a/" * 450 + "b.md"
     yield "chunks of a text", lambda text: by_structure(Extracted(text))

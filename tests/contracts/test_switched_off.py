@@ -143,6 +143,7 @@ def test_its_routes_commands_and_tools_are_gone(kb_home, kb_here, monkeypatch, n
         "formats": (False, False, False),
         "knowledge": (True, True, True),
         "research": (True, True, True),
+        "text": (False, False, False),
     }
     assert (bool(paths), bool(commands), bool(tools)) == expected[name]
 

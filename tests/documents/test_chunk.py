@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kb_documents.chunk import by_structure
+from kb_text.api import token_count
 
 from kb_framework.api import ChunkText, Extracted
-from kb_framework.tokens import token_count
 
 MAXIMUM = 512
 SENTENCE = "pods run on nodes and every node has a kubelet which talks to the server about its containers volumes secrets"

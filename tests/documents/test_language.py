@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kb_documents.language import detect
+from kb_text.language import detect
 
 SHARED = Path(os.environ.get("KB_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -85,7 +85,7 @@ def test_a_japanese_title_in_han_beside_some_kana_is_japanese():
 def test_english_and_telling_scripts_do_not_load_the_model():
     known = ["en", "ko", "ja", "ru"]
     code = (
-        "import sys; from kb_documents.language import detect; "
+        "import sys; from kb_text.language import detect; "
         f"assert [detect(text) for text in {[TEXTS[language] for language in known]!r}] == {known!r}; "
         "sys.exit('py3langid' in sys.modules)"
     )

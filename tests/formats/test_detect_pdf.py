@@ -6,7 +6,7 @@ import io
 import zipfile
 
 import pytest
-from kb_documents.detect import detect
+from kb_text.api import detect
 
 PDF = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\n"
 

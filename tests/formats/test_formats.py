@@ -13,8 +13,8 @@ import tarfile
 import zipfile
 
 import pytest
-from kb_documents.detect import detect
 from kb_documents.extraction import MAX_DEPTH, Extraction
+from kb_text.api import detect
 
 from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kb_documents.api import insert_document
 
 from kb_framework.api import LOCAL_USER, ChunkText
 from kb_framework.app import KB, open_kb
@@ -16,7 +17,6 @@ from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError, SafetyThresholdExceeded
 from kb_framework.pipelines.safety import Share
-from kb_framework.storage.documents import insert_document
 
 # Sets the title of each document in turn, and cannot do it to those whose title begins with "bad".
 RENAME = """
@@ -24,7 +24,7 @@ import sqlalchemy as sa
 
 from kb_framework import api, hookimpl
 from kb_framework.storage import tables
-from kb_framework.storage.documents import touch
+from kb_documents.api import touch
 from kb_framework.validation import Body
 
 calls = []

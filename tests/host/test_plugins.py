@@ -49,7 +49,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kb_framework.storage.documents import touch
+from kb_documents.api import touch
 from kb_framework.validation import Body
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from kb_text.plugin import ANALYSIS
 from pysqlite3 import dbapi2
 
 from kb_framework.app import open_kb
@@ -24,7 +25,6 @@ from kb_framework.asgi import AsgiTransport
 from kb_framework.client import connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
-from kb_framework.storage.migrations import ANALYSIS
 from kb_framework.storage.tables import documents
 from kb_testing.fixtures import start_server, stop_server, stored, stored_tables
 

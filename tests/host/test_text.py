@@ -7,8 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from kb_framework.storage.text import (
+from kb_text.analysis import (
     _PLACE,
     MAX_TERMS,
     _fold,

@@ -11,10 +11,10 @@ from kb_knowledge.gate import Gate, coverage, question_words, score_shares
 from kb_knowledge.models import ContextChunk, Sections
 from kb_knowledge.prompt import compose, section_of
 from kb_knowledge.settings import KnowledgeSettings
+from kb_text.api import token_count
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.tokens import token_count
 from kb_testing.fixtures import Install
 
 Add = Callable[..., str]

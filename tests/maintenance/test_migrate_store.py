@@ -17,13 +17,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from kb_maintenance.moving import move_store
+from kb_text.rebuild import rebuild_text
 
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.plugins import Plugins
 from kb_framework.remote import ADDRESS_FILE
-from kb_framework.storage.migrations import HOST_MIGRATIONS, index_anew
+from kb_framework.storage.migrations import HOST_MIGRATIONS
 from kb_testing.fixtures import Install, Run, start_server, stop_server, stored
 
 from .conftest import dbapi2, doctor, fill, open_database
@@ -91,7 +92,7 @@ def source(kb_home: Path, monkeypatch: Here) -> Path:
         fill(engine, 4)
     # FTS5 goes on counting what was deleted in the number and the length of all, as PostgreSQL does not, until it is made anew.
     with closing(open_kb()) as kb, kb.store.write() as tx:
-        index_anew(tx)
+        rebuild_text(tx)
     return kb_home / "kb.sqlite"
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kb_text.api import token_count
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.tokens import token_count
 from kb_testing.commands import shared
 from kb_testing.fixtures import Run
 

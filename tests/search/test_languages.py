@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kb_text.api import language_of
 
 from kb_framework.client import Engine, connect
-from kb_framework.storage.text import language_of
 
 KOREAN = [
     "냉장고는 매주 금요일 오후에 모두 함께 청소한다",

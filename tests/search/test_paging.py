@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from kb_text.api import token_count
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
-from kb_framework.tokens import token_count
 
 MODES = ("lexical", "vector", "hybrid")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kb_text.api import token_count
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
-from kb_framework.tokens import token_count
 
 QUICK = settings(
     max_examples=60,

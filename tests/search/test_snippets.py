@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kb_search.snippet import Matcher, cut_snippet
-
-from kb_framework.storage.text import Text
+from kb_text.api import Text
 
 FILLER = "other words that say nothing about it and go on for a while "
 

@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import jsonschema
 import pytest
+from kb_text.api import token_count
 from mcp import Client
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.tokens import token_count
 from kb_testing.fixtures import Run, kb_mcp
 
 Wire = Callable[[Engine], Callable[[Any], None]]

@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from kb_documents.api import content_hash, delete_documents, insert_document
 from kb_sqlite.accelerator.builder import SegmentBuilder
 from kb_sqlite.accelerator.tables import TEXT, side_indexes
 from kb_sqlite.engine import SqliteEngine
 from kb_sqlite.full_text import SqliteText
+from kb_text.api import text_query
+from kb_text.plugin import kb_migrations
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
-from kb_framework.storage.documents import content_hash, delete_documents, insert_document
-from kb_framework.storage.migrations import migrate
+from kb_framework.storage.migrations import by_plugin, migrate
 from kb_framework.storage.spaces import Space, active_space, create_space
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents, now, organizations
-from kb_framework.storage.text import text_query
 from kb_testing.stores import pairs
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"
@@ -179,7 +180,8 @@ def vector_of(text: str) -> bytes:
 
 def open_store(path: Path) -> Store:
     store = Store(SqliteEngine(path, busy_timeout=600))
-    migrate(store, {}, lambda name, error: pytest.fail(f"{name}: {error}"))
+    steps = by_plugin(("text", step) for step in kb_migrations())
+    migrate(store, steps, lambda name, error: pytest.fail(f"{name}: {error}"))
     return store
 
 

@@ -8,15 +8,14 @@ from contextlib import suppress
 import pytest
 import sqlalchemy as sa
 from kb_sqlite import full_text
+from kb_text.api import add_missing_text, index_fields, text_query
+from kb_text.rebuild import rebuild_text
 from sqlalchemy.exc import OperationalError
 
 from kb_framework.api import DEFAULT_ORGANIZATION
 from kb_framework.errors import DiskFull, MutationRefused
-from kb_framework.storage.documents import add_missing_text
-from kb_framework.storage.migrations import index_anew
 from kb_framework.storage.store import Store
 from kb_framework.storage.tables import file_removals, now
-from kb_framework.storage.text import index_fields, text_query
 
 from .conftest import OTHER, Corpus, open_store
 
@@ -167,7 +166,7 @@ def test_indexing_anew_drops_what_nobody_lists(corpus: Corpus) -> None:
         tx.connection.exec_driver_sql("DELETE FROM full_texts")
 
     with corpus.store.write() as tx:
-        index_anew(tx)
+        rebuild_text(tx)
 
     assert counts(corpus.store) == {DEFAULT_ORGANIZATION: 1, OTHER: 1}
     assert tables(corpus.store) == {"chunks_fts_1", "chunks_fts_2"}

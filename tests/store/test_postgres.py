@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from kb_documents.api import content_hash, delete_documents, insert_document
 from kb_sqlite.engine import SqliteEngine
+from kb_text.api import text_query
 from sqlalchemy import event
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
 from kb_framework.errors import Busy, Conflict, StoreUnusable
 from kb_framework.settings import DatabaseUrl
-from kb_framework.storage.documents import content_hash, delete_documents, insert_document
 from kb_framework.storage.migrations import migrate
 from kb_framework.storage.spaces import Space, create_space
 from kb_framework.storage.store import Store
 from kb_framework.storage.tables import chunks, documents, now, organizations
-from kb_framework.storage.text import text_query
 from kb_framework.storage.text_query import Expression, Term
 from kb_testing.stores import pairs
 

@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from kb_documents.api import touch
 from kb_sqlite.accelerator import ivf as clusters
 from kb_sqlite.accelerator import ranking
 from kb_sqlite.accelerator.arrays import best_first
 from kb_sqlite.accelerator.tables import TEXT
+from kb_text.api import text_query
 
-from kb_framework.storage.documents import touch
 from kb_framework.storage.tables import document_tags, documents
-from kb_framework.storage.text import text_query
 from kb_testing.stores import pairs
 
 from .conftest import OTHER, WEIGHTS, Close, Corpus, some_words, vector_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import sqlalchemy as sa
+from kb_documents.api import has_all_tags
 from pydantic import Field
 
 from kb_framework.storage.chunks import has_id
-from kb_framework.storage.documents import has_all_tags
 from kb_framework.storage.sql import among
 from kb_framework.storage.tables import documents
 from kb_framework.validation import ChunkId, Id, Tag, Text

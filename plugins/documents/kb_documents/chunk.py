@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
+from kb_text.api import TOKEN, tokens, weight
+
 from kb_documents.blocks import AFTER_HEADING_CUT, scan
 from kb_documents.cuts import MAXIMUM, TARGET, Unit, fingerprint, units
 from kb_framework.api import ChunkText, Extracted
-from kb_framework.tokens import TOKEN, tokens, weight
 
 _SHORT, _FULL = TARGET
 # A section of so much is worth a chunk of its own; below, sections share one.

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
+from kb_text.api import TOKEN, weight
+
 from kb_documents.blocks import COMMENT, FENCE, HEADING, PARAGRAPH, TABLE, Block
-from kb_framework.tokens import TOKEN, weight
 
 TARGET = (200 * TOKEN, 320 * TOKEN)
 MAXIMUM = 512 * TOKEN

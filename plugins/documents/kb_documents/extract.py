@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kb_text.api import decode
+
 from kb_documents import frontmatter
 from kb_documents.blocks import HEADING, scan
-from kb_documents.encoding import decode
 from kb_framework.api import Extracted
 
 __all__ = ["decode", "markdown", "plain_text"]

@@ -13,7 +13,8 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any
 
-from kb_documents.detect import detect
+from kb_text.api import detect
+
 from kb_documents.reading import Cutting, Parts
 from kb_documents.skip_rules import EMPTY
 from kb_documents.worker import receive, send, send_bytes

@@ -15,6 +15,13 @@ import sqlalchemy as sa
 from kb_files.api import CHUNK, FILE, Integrity, forget
 from kb_models.api import NO_EMBEDDING, Embedding
 
+from kb_documents.document_rows import (
+    Content,
+    insert_chunks,
+    insert_empty,
+    release_files,
+    replace_content,
+)
 from kb_documents.extraction import LeftOut, NotNow
 from kb_documents.folders import INSIDE, LARGE, together
 from kb_documents.ingest_queue import settle
@@ -42,13 +49,6 @@ from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.storage.chunks import SOURCE
-from kb_framework.storage.documents import (
-    Content,
-    insert_chunks,
-    insert_empty,
-    release_files,
-    replace_content,
-)
 from kb_framework.storage.jobs import insert_job
 from kb_framework.storage.spaces import Space
 from kb_framework.storage.sql import among

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 import sqlalchemy as sa
 from pydantic import Field, model_validator
 
+from kb_documents.document_rows import add_tags, delete_documents, remove_tags, touch
 from kb_documents.fields import DocType, Title, Trust
 from kb_framework.api import Flag
-from kb_framework.storage.documents import add_tags, delete_documents, remove_tags, touch
 from kb_framework.storage.store import Tx
 from kb_framework.validation import Body, JsonObject, Tags
 

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from kb_models.api import Embedding, embedded_text
+from kb_text.api import detect_by
 
+from kb_documents.document_rows import content_hash
 from kb_documents.extraction import Extraction, LeftOut
-from kb_documents.language import detect_by
 from kb_documents.models import FileFields, NoteIn
 from kb_documents.reading import Cutting, Parts, take_apart
 from kb_documents.skip_rules import kind_inside, why_unread
@@ -20,7 +21,6 @@ from kb_framework.api import Actor, Chunker, ChunkText, Extracted
 from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.documents import content_hash
 
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from kb_documents.language import prose
+from kb_text.api import prose
+
 from kb_framework.api import ChunkText, Extracted, resolve
 
 # Of a longer text the words are made when they are written, a part at a time: all at once they take as much room as the text.
@@ -40,7 +41,7 @@ class Parts(NamedTuple):
 
 def take_apart(extracted: Extracted, cutting: Cutting) -> Parts:
     # Only where something is added: to read how words are made takes longer than many a command.
-    from kb_framework.storage.text import indexed_words
+    from kb_text.api import indexed_words
 
     text = extracted.text
     pieces = list(resolve(cutting.chunker)(extracted))

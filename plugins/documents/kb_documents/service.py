@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import sqlalchemy as sa
 from kb_files.api import Integrity
 
+from kb_documents.document_rows import has_all_tags
 from kb_documents.ingest import Ingest, Outcome
 from kb_documents.ingest_queue import IngestQueue
 from kb_documents.missing import SINCE, is_missing, not_missing
@@ -46,7 +47,6 @@ from kb_framework.paging import Page, PageMeta
 from kb_framework.pipelines.mutation import Fingerprint, Mutation, Promise
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import chunk_columns, readable
-from kb_framework.storage.documents import has_all_tags
 from kb_framework.storage.hints import why_empty
 from kb_framework.storage.jobs import select_jobs
 from kb_framework.storage.sql import among

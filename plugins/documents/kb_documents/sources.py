@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from kb_files.api import CHUNK, FILE
 
+from kb_documents.document_rows import has_all_tags, touch
 from kb_documents.folders import INSIDE
 from kb_documents.missing import MarkMissing, missing_ids
 from kb_documents.moves import possible_moves
@@ -40,7 +41,6 @@ from kb_framework.pipelines.mutation import Mutation
 from kb_framework.pipelines.safety import Share
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.documents import has_all_tags, touch
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import damage, documents, now

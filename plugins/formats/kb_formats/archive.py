@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from kb_documents.detect import detect
-from kb_documents.encoding import decode
+from kb_text.api import decode, detect
 
 from kb_formats.names import safe_name
 from kb_formats.native import read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from kb_documents.encoding import decode
+from kb_text.api import decode
 
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*+=\s*+(?:["']\s*+)?([A-Za-z0-9_.:-]+)""")
 # What browsers take these names for: the larger set that files under that name are really in.

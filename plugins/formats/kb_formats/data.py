@@ -6,7 +6,7 @@ import csv
 import json
 from typing import Any
 
-from kb_documents.encoding import decode
+from kb_text.api import decode
 
 from kb_framework.api import Extracted
 from kb_framework.nesting import MAX_DEPTH, is_deeper

@@ -10,7 +10,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from kb_documents.encoding import decode
+from kb_text.api import decode
 
 from kb_formats.charset import decode_markup
 from kb_formats.html import to_markdown

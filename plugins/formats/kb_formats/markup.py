@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kb_documents.detect import source_language
-from kb_documents.encoding import decode
+from kb_text.api import decode, source_language
 
 from kb_framework.api import Extracted
 

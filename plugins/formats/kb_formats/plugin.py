@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kb_framework import api, hookimpl
 
-# name, function, suffixes. The name is also the media: what `kb_documents.detect` calls such a file.
+# name, function, suffixes. The name is also the media: what `kb_text.media` calls such a file.
 _READ: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("pdf", "pdf:pdf", (".pdf",)),
     ("docx", "office:docx", (".docx", ".docm", ".dotx", ".dotm")),

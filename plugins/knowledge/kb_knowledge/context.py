@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from kb_text.api import token_count
 
 from kb_framework.api import Actor, Hit, Rejection, RetrievalQuery, ScoredChunk
 from kb_framework.errors import InvalidInput, WrongType
@@ -16,7 +17,6 @@ from kb_framework.storage.chunks import SOURCE, citation
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents
-from kb_framework.tokens import token_count
 from kb_knowledge.conditions import UNCURATED, is_hidden
 from kb_knowledge.models import Context, ContextChunk, ContextIn, Rejected, Sections
 from kb_knowledge.prompt import SECTIONS, compose, section_of

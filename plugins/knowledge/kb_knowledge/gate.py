@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from kb_text.api import find_terms, query_terms
+
 from kb_framework.api import Hit, Rejection, ScoredChunk
-from kb_framework.storage.text import find_terms, query_terms
 from kb_knowledge.settings import KnowledgeSettings
 
 _WORD = re.compile(r"\w+")

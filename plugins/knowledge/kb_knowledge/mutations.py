@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import sqlalchemy as sa
+from kb_documents.api import delete_chunks
 from pydantic import Field
 
 from kb_framework.api import Flag, Plan
-from kb_framework.storage.documents import delete_chunks
 from kb_framework.storage.store import Tx
 from kb_framework.validation import Body
 from kb_knowledge import log

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from kb_documents.api import insert_archived
 from kb_files.api import FILE, forget
 from kb_models.api import NO_EMBEDDING, Embedding, embedded_text
 
@@ -27,7 +28,6 @@ from kb_framework.files import Files, Staged
 from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.documents import insert_archived
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import documents, file_removals

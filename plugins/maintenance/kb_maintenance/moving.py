@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from kb_files.api import LocalFiles
 from kb_sqlite.api import DERIVED_TABLES, SqliteEngine
+from kb_text.api import add_missing_text
 
 from kb_framework.app import load_plugin_settings, open_store, plugin_steps
 from kb_framework.bootstrap import Bootstrap
@@ -26,7 +27,6 @@ from kb_framework.files import open_files
 from kb_framework.plugins import Plugins
 from kb_framework.remote import PATIENT_SECONDS, running_engine
 from kb_framework.settings import DatabaseUrl, HostSettings, Settings
-from kb_framework.storage.documents import add_missing_text
 from kb_framework.storage.migrations import UNFINISHED_COPY, require_current
 from kb_framework.storage.open import open_engine
 from kb_framework.storage.spaces import Space, active_space, create_space

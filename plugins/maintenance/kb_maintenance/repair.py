@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Iterator
 
 import sqlalchemy as sa
 from kb_models.api import NO_EMBEDDING, Embedding, Step
+from kb_text.api import add_missing_text
 
 from kb_framework.api import Progress
 from kb_framework.storage.contract import VectorFill
-from kb_framework.storage.documents import add_missing_text
 from kb_framework.storage.spaces import active_space, drop_space, spaces_being_built
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, document_tags, documents, organizations

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from kb_documents.api import has_all_tags
 
 from kb_framework.api import ResearchQuery, ResearchResult, RetrievalQuery
 from kb_framework.pipelines.retrieval import Retrieval
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import citation
-from kb_framework.storage.documents import has_all_tags
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents

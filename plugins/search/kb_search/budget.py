@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kb_framework.storage.text import Text
-from kb_framework.tokens import token_count
+from kb_text.api import Text, token_count
+
 from kb_search.models import HitOut
 from kb_search.snippet import Match, Matcher, cut_snippet
 

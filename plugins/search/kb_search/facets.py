@@ -7,12 +7,12 @@ documents of the candidates that were found by meaning, of which there is no end
 from __future__ import annotations
 
 import sqlalchemy as sa
+from kb_text.api import text_query
 
 from kb_framework.api import RetrievalQuery
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import chunks, document_tags, documents
-from kb_framework.storage.text import text_query
 from kb_search.models import FacetOut, FacetsOut
 
 _FIELDS = ("doc_type", "lang", "media")

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import sqlalchemy as sa
+from kb_documents.api import has_all_tags
 
 from kb_framework.api import Extractor
 from kb_framework.globs import glob_regex
 from kb_framework.plugins import Plugins
-from kb_framework.storage.documents import has_all_tags
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import document_tags, documents

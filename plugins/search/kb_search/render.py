@@ -9,8 +9,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kb_text.api import Text
+
 from kb_framework.edges.cli.console import harmless
-from kb_framework.storage.text import Text
 from kb_search.snippet import Matcher
 
 _BAR = 10

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kb_models.api import NO_EMBEDDING, Embedding
+from kb_text.api import in_latin_letters, language_of, text_query
 
 from kb_framework.api import Candidate, RetrievalQuery
 from kb_framework.errors import EmbedderUnavailable
 from kb_framework.pipelines.columns import Candidates
 from kb_framework.storage.chunks import allowed_chunks
 from kb_framework.storage.store import Tx
-from kb_framework.storage.text import in_latin_letters, language_of, text_query
 from kb_framework.storage.text_query import Expression
 
 # Title, headings, body.

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from kb_text.api import text_query
 
 from kb_framework.api import Actor, Hit, RetrievalQuery
 from kb_framework.errors import KBError, NotFound
@@ -20,7 +21,6 @@ from kb_framework.storage.hints import why_empty
 from kb_framework.storage.sql import among, among_given
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, document_tags, documents
-from kb_framework.storage.text import text_query
 from kb_framework.validation import made
 from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest

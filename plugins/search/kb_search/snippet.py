@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from kb_framework.storage.text import TermFinder, Text, query_terms
+from kb_text.api import TermFinder, Text, query_terms
 
 _ELLIPSIS = "…"
 # Words of so few letters are seldom what a person looks for.

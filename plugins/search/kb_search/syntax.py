@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kb_text.api import phrase_terms
+
 from kb_framework.errors import InvalidInput
-from kb_framework.storage.text import phrase_terms
 from kb_framework.storage.text_query import Expression, Term
 
 _FIELDS = ("title",)

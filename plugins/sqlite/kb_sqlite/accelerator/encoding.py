@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 import numpy as np
+from kb_text.api import is_unspaced
 
-from kb_framework.storage.text import is_unspaced
 from kb_framework.storage.text_query import Word
 from kb_sqlite.accelerator.arrays import Array
 

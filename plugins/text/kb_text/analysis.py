@@ -9,7 +9,7 @@ Everything is normalised (composed or not, full or half width, upper or lower ca
   mark. So a question finds them whether or not a language can be told from its few words.
 - A script of one language decides for that language's stems.
 
-The engine's own tokenizer has nothing left to do but cut at spaces. `migrations.ANALYSIS` names all this, and how it is kept
+The engine's own tokenizer has nothing left to do but cut at spaces. `kb_text.plugin.ANALYSIS` names all this, and how it is kept
 (since 3 each organization has an index of its own): a database that was indexed in another way is indexed anew when it is opened.
 """
 
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import Stemmer
 
-from kb_framework.storage.korean import ending
 from kb_framework.storage.text_query import Adjacent, Expression, Phrase, Term, TextQuery, Word
+from kb_text.korean import ending
 
 if TYPE_CHECKING:
     from kb_framework.api import ChunkText

@@ -8,8 +8,8 @@ import struct
 import zipfile
 from pathlib import PurePosixPath
 
-from kb_documents.encoding import decode
 from kb_framework.errors import ExtractionFailed
+from kb_text.encoding import decode
 
 _SAMPLE = 65_536
 

@@ -194,7 +194,7 @@ def _add_text(tx: Tx, title: str, numbered: Iterable[tuple[int, ChunkText]]) -> 
 
 def _text_row(number: int, title: str, piece: ChunkText) -> tuple[int, Sequence[str]]:
     # Only where something is written: to read how words are made takes longer than many a command.
-    from kb_framework.storage.text import indexed_words
+    from kb_text.api import indexed_words
 
     return number, indexed_words(title, piece)
 
@@ -230,18 +230,6 @@ def insert_archived(
             vector = [(number, vectors[row["content_hash"]])]
             tx.vector_index(space.index_name).add(vector)
     return document_id
-
-
-def add_missing_text(tx: Tx, organization_id: str, after: int, limit: int) -> list[int]:
-    """Index chunks that an organization's full text lacks: those numbered above `after`, in order; their numbers."""
-    query = sa.select(chunks.c.seq, chunks.c.content, chunks.c.metadata, documents.c.title)
-    query = query.join(documents, documents.c.id == chunks.c.document_id)
-    lacking = ~tx.text_index(organization_id).has(chunks.c.seq)
-    query = query.where(chunks.c.organization_id == organization_id, chunks.c.seq > after, lacking)
-    found = tx.execute(query.order_by(chunks.c.seq).limit(limit)).all()
-    rows = [_text_row(row.seq, row.title, ChunkText(row.content, row.metadata)) for row in found]
-    tx.text_index(organization_id).add(rows)
-    return [row.seq for row in found]
 
 
 def delete_documents(tx: Tx, selected: sa.Select) -> None:
