@@ -168,6 +168,10 @@ class ExtractionFailed(KBError):
     exit_code = 1
 
 
+class NoText(ExtractionFailed):
+    """A sound file without text. An extractor of lower precedence may still find some."""
+
+
 class TooManyRequests(KBError):
     """A limit is used up; `retry_after` says after how many seconds to come back."""
 

@@ -349,7 +349,9 @@ class Extractor(NamedTuple):
     process with limits on time, memory and output: whatever a file does to it costs that one file.
 
     Of several extractors for one kind of file the one with the highest `precedence` is used. The built-in ones have 0, so an
-    extractor that says nothing replaces them. Two plugins with the same precedence for one kind clash.
+    extractor that says nothing replaces them. Where it raises `NoText`, the one with the next lower precedence is used, so a
+    negative precedence is for files that the built-in extractors find no text in. Two plugins with the same precedence for one
+    kind clash.
     """
 
     name: str

@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from kb_framework.client import connect
+from kb_framework.errors import EngineError
 from kb_testing.fixtures import Install, Run
+
+# One empty page.
+BLANK_PDF = b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]>>endobj
+trailer<</Root 1 0 R>>
+"""
 
 
 def reader(name: str, precedence: str = "") -> str:
@@ -46,6 +57,34 @@ def test_an_extractor_with_a_low_precedence_leaves_files_to_the_built_in_one(
     kb_plugin("aardvark", reader("aardvark", ", precedence=-1"), module="kb_aardvark")
 
     assert text_of(path) == "a river"
+
+
+def test_an_extractor_with_a_low_precedence_reads_what_the_built_in_one_finds_no_text_in(
+    kb_home: Path, kb_plugin: Install, tmp_path: Path
+) -> None:
+    path = tmp_path / "blank.pdf"
+    path.write_bytes(BLANK_PDF)
+    source = reader("scans", ", precedence=-1").replace(
+        '"markdown", suffixes=(".md",)', '"pdf", suffixes=()'
+    )
+    kb_plugin("scans", source, module="kb_scans")
+
+    assert text_of(path) == "read by scans"
+
+
+def test_a_file_in_which_no_extractor_finds_text_fails_with_the_first_ones_reason(
+    kb_home: Path, kb_plugin: Install, tmp_path: Path
+) -> None:
+    source = reader("scans", ", precedence=-1").replace(
+        '"markdown", suffixes=(".md",)', '"pdf", suffixes=()'
+    )
+    source = source.replace(
+        'return api.Extracted("read by scans", "markdown")', "raise NoText('nothing here')"
+    )
+    kb_plugin("scans", "from kb_framework.errors import NoText\n" + source, module="kb_scans")
+
+    with connect() as engine, pytest.raises(EngineError, match="the PDF holds no text"):
+        engine.add_file("blank.pdf", BLANK_PDF)
 
 
 def test_kb_plugins_names_the_extractor_that_is_not_used(

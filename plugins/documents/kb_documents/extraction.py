@@ -19,7 +19,7 @@ from kb_documents.reading import Cutting, Parts
 from kb_documents.skip_rules import EMPTY
 from kb_documents.worker import receive, send, send_bytes
 from kb_framework.api import Attachment, ChunkText, Extracted, Extractor
-from kb_framework.errors import ExtractionFailed, WrongType
+from kb_framework.errors import ExtractionFailed, NoText, WrongType
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 
@@ -105,16 +105,11 @@ class Extraction:
         kind = detect(data, name)
         if kind == "encrypted":
             raise ExtractionFailed("the file is password-protected")
-        extractor = self._extractor(kind, name)
-        if extractor is None:
+        extractors = self._extractors(kind, name)
+        if not extractors:
             unread = f"nothing here reads files of this kind ({_IN_WORDS.get(kind, kind)})"
             raise LeftOut(unread, file_kind=kind) if kind in NOT_TEXT else ExtractionFailed(unread)
-        try:
-            extracted, parts = self._workers.run(extractor, data, name, cutting)
-        except _WrongExtractor as error:
-            plugin = self._plugins.registry(Extractor).plugin_of(extractor.name)
-            told = self._plugins.report(plugin, f"the extractor {extractor.name!r}", error)
-            raise NotNow(told.message, hint=told.hint) from error
+        extracted, parts = self._first_text(extractors, data, name, cutting)
         # A worker that a hostile file took over may say anything: few bytes can stand for the same text many times. Chunks may
         # overlap, so they may have more than the text.
         longest = self._settings.max_text_chars
@@ -131,13 +126,31 @@ class Extraction:
             extracted = extracted._replace(metadata={**extracted.metadata, **note}, attachments=())
         return extracted, parts
 
-    def _extractor(self, kind: str, name: str) -> Extractor | None:
+    def _first_text(
+        self, extractors: list[Extractor], data: bytes, name: str, cutting: Cutting | None
+    ) -> tuple[Extracted, Parts | None]:
+        """Return what the first extractor returns that finds text."""
+        without: NoText | None = None
+        for extractor in extractors:
+            try:
+                return self._workers.run(extractor, data, name, cutting)
+            except NoText as error:
+                without = without or error
+            except _WrongExtractor as error:
+                plugin = self._plugins.registry(Extractor).plugin_of(extractor.name)
+                told = self._plugins.report(plugin, f"the extractor {extractor.name!r}", error)
+                raise NotNow(told.message, hint=told.hint) from error
+        assert without
+        raise without
+
+    def _extractors(self, kind: str, name: str) -> list[Extractor]:
+        """Return the extractors for a file; a later one is for when those before it find no text."""
         suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
         extractors = self._plugins.registry(Extractor).by_precedence()
-        by_kind = next((item for item in extractors if item.media == kind), None)
-        by_name = next((item for item in extractors if suffix and suffix in item.suffixes), None)
-        if by_name and kind == "text" and by_name.media in _TOLD_BY_CONTENT:
-            by_name = None
+        by_kind = [item for item in extractors if item.media == kind]
+        by_name = [item for item in extractors if suffix and suffix in item.suffixes]
+        if by_name and kind == "text" and by_name[0].media in _TOLD_BY_CONTENT:
+            by_name = []
         return (by_name or by_kind) if kind in _VAGUE else by_kind
 
     def close(self) -> None:
@@ -173,6 +186,8 @@ class _Workers:
             return value
         if status == "failed":
             raise ExtractionFailed(value)
+        if status == "no_text":
+            raise NoText(value)
         if status == "wrong":
             raise _WrongExtractor(value)
         if status == "memory":

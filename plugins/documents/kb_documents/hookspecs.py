@@ -18,7 +18,8 @@ def kb_extractors() -> Iterable[api.Extractor]:  # type: ignore[empty-body]
     for the file's job. An exception here marks the plugin as failed.
 
     Of several extractors for one kind of file the one with the highest `precedence` is used: 0 for the built-in ones, 100
-    where nothing is said. `kb plugins` names the extractors that are not used. Two plugins with the same precedence for one
+    where nothing is said. Where it raises `NoText`, the next one is used: a negative precedence is for what the built-in ones
+    find no text in. `kb plugins` names the extractors that others come before. Two plugins with the same precedence for one
     kind clash.
 
     ```python

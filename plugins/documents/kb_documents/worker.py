@@ -1,9 +1,13 @@
 """A process that reads files for another: whatever a file does to it costs that one file.
 
 It speaks over its standard input and output: each message is eight bytes of length and as many bytes. A request is two
-messages, the pickle of `(target, name, Cutting or None)` and the file as it is; an answer is the pickle of `("ok", (Extracted,
-Parts or None))`, `("failed", sentence)`, `("wrong", what the extractor returned)`, `("memory", "")` or `("error", traceback)`,
-`("uncut", traceback)` where it was a chunker's. Of a text that was taken apart only the parts are sent.
+messages, the pickle of `(target, name, Cutting or None)` and the file as it is. An answer is the pickle of a pair:
+
+- `("ok", (Extracted, Parts or None))`; of a text that was taken apart only the parts are sent
+- `("failed", sentence)`, or `("no_text", sentence)` where another extractor may find text
+- `("wrong", what the extractor returned)`
+- `("memory", "")`
+- `("error", traceback)`, or `("uncut", traceback)` where the chunker raised
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import IO, Any
 
 from kb_documents.reading import TRUNCATED, Cutting, take_apart
 from kb_framework.api import Extracted, resolve
-from kb_framework.errors import KBError
+from kb_framework.errors import KBError, NoText
 
 _LENGTH = struct.Struct(">Q")
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -117,7 +121,7 @@ def _answer(
                 return "wrong", f"returned {type(extracted).__name__} instead of Extracted"
             extracted = _shortened(_cleaned(extracted), longest)
             if not extracted.text.strip() and not extracted.attachments:
-                return "failed", "the file holds no text"
+                return "no_text", "the file holds no text"
             if cutting is None:
                 return "ok", (extracted, None)
             trouble = "uncut"
@@ -125,6 +129,8 @@ def _answer(
             return "ok", (extracted._replace(text=""), parts)
         finally:
             _limit_memory(None)
+    except NoText as error:
+        return "no_text", error.message
     except KBError as error:
         return "failed", error.message
     except MemoryError:

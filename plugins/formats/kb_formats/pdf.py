@@ -7,7 +7,7 @@ from typing import Any
 
 from kb_formats.native import described, read
 from kb_framework.api import Extracted
-from kb_framework.errors import ExtractionFailed
+from kb_framework.errors import ExtractionFailed, NoText
 
 _HEADING = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)
 _MARKS = re.compile(r"[\\*_`]+")
@@ -40,7 +40,7 @@ def pdf(data: bytes, name: str) -> Extracted:
         # Text outside a page's visible part belongs to no page for the native reader.
         return _whole(result)
     if not any(text for _, text in pages):
-        raise ExtractionFailed("the PDF holds no text: its pages are blank, or images of text")
+        raise NoText("the PDF holds no text: its pages are blank, or images of text")
     headings = [(level, _bare(title)) for level, title in _HEADING.findall(result.content)]
     parts: list[str] = []
     starts: list[tuple[int, int]] = []
