@@ -253,9 +253,9 @@ def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: 
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
     """Declare filters on documents, or on chunks.
 
-    Called at start. Return filters; each becomes a field of every selection body, a flag of every bulk command, a parameter
-    of every bulk tool, and part of previews and job records. One with `over="chunks"` is offered only where chunks are
-    selected. An exception marks the plugin as failed.
+    Called at start. Return filters; each becomes a field, a flag and a parameter of every change, search, list, count and
+    export that selects documents, and part of views, previews and job records. One with `over="chunks"` is offered only
+    where chunks are selected, unless it `lifts`. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl

@@ -253,11 +253,13 @@ class ClientMethod(NamedTuple):
 
 
 class SelectionFilter(NamedTuple):
-    """A named condition on documents, or on chunks.
+    """A named condition on documents, or on chunks, that selects the same in changes, searches, lists, contexts and exports.
 
     The target takes one annotated parameter, `value`, and returns a SQL condition over `documents`; one over chunks may use
-    `chunks` too. The annotation is the field's type in bodies, flags and tool parameters. Operations on chunks take both: a
-    document's filter selects the chunks of the documents that match.
+    `chunks` too. It may also take `tx`, `plugins` and `selector`, by name. The annotation is the field's type in bodies,
+    flags and tool parameters. Operations on chunks take both: a document's filter selects the chunks of the documents that
+    match. With `lifts`, a filter over chunks is also one of documents: those that have such a chunk. Its condition is then
+    over `chunks` alone.
     """
 
     name: str
@@ -265,6 +267,7 @@ class SelectionFilter(NamedTuple):
     help: str
     flag: str = ""
     over: Over = "documents"
+    lifts: bool = False
 
 
 class Flag(NamedTuple):

@@ -88,6 +88,8 @@ class Promise(Protocol):
 
 
 Limit = Callable[[Tx, Plan], None]
+# A condition over what the kind acts on, or a function that makes it in the transaction.
+Where = sa.ColumnElement[bool] | Callable[[Tx], sa.ColumnElement[bool]]
 
 
 class Mutation:
@@ -142,7 +144,7 @@ class Mutation:
         self,
         kind_name: str,
         operation: Any,
-        where: sa.ColumnElement[bool],
+        where: Where,
         actor: Actor,
         *,
         selection: Mapping[str, Any] | None = None,
@@ -186,7 +188,7 @@ class Mutation:
         tx: Tx,
         kind: MutationKind,
         operation: Any,
-        where: sa.ColumnElement[bool],
+        where: Where,
         actor: Actor,
         selection: Mapping[str, Any] | None,
         force: bool,
@@ -197,7 +199,8 @@ class Mutation:
         tx.engine.begin_plan(tx.connection)
         # All of them are tried at once first.
         columns = [scope.key, scope.document.label("document"), sa.literal(_APPLYING)]
-        found = self.matching(tx, kind, columns, where, actor, selection or {})
+        condition = where if isinstance(where, sa.ColumnElement) else where(tx)
+        found = self.matching(tx, kind, columns, condition, actor, selection or {})
         freeze = sa.insert(plan_items).from_select(["item", "document_id", "state"], found)
         frozen = tx.execute(freeze.execution_options(preserve_rowcount=True))
         plan = Plan(

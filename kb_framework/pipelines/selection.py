@@ -1,19 +1,26 @@
-"""Selections: which documents or chunks an operation is about. Filters come from plugins; an empty one is never 'all'."""
+"""Selections: which documents or chunks an operation is about. Filters come from plugins; an empty one is never 'all'.
+
+The same filters narrow searches, lists and contexts. There an empty one is 'not given'.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, NamedTuple, get_args
 
 import sqlalchemy as sa
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model, model_validator
 
-from kb_framework.api import MutationKind, Over, Selection, SelectionFilter, resolve
+from kb_framework.api import Actor, Flag, MutationKind, Over, Selection, SelectionFilter, resolve
 from kb_framework.errors import InvalidInput, PluginFailed
+from kb_framework.messages import shown
 from kb_framework.plugins import Plugins, Registry
+from kb_framework.storage.hints import why_empty
+from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import chunks, documents
+from kb_framework.validation import Question, takes_list
 
 
 class Scope(NamedTuple):
@@ -51,22 +58,42 @@ SCOPES: dict[Over, Scope] = {
 }
 
 
+class Filtered(Question):
+    """The base of inputs that search or list: an empty text or an empty list is a filter that was not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_empty_lists(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        lists = {
+            name
+            for name, info in cls.model_fields.items()
+            if not info.is_required() and takes_list(info.annotation)
+        }
+        return {name: value for name, value in values.items() if value != [] or name not in lists}
+
+
 class Selector:
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
 
     def offered(self, over: Over) -> list[SelectionFilter]:
-        """The filters that can select these; chunks are also selected by what their documents are."""
-        return [item for item in self._plugins.filters if over == "chunks" or item.over == over]
+        """Return the filters that can select these; chunks are also selected by what their documents are."""
+        return [
+            item
+            for item in self._plugins.filters
+            if over == "chunks" or item.over == over or item.lifts
+        ]
 
     def fields(self, over: Over) -> dict[str, Any]:
-        """The filters as optional fields for `pydantic.create_model`; null means absent."""
+        """Return the filters as optional fields for `pydantic.create_model`; null means absent."""
         return {item.name: filter_field(item, resolve(item.target)) for item in self.offered(over)}
 
     def given(self, body: BaseModel, over: Over) -> Selection:
-        """The filters that a body names. None at all is refused."""
+        """Return the filters that the body of a change names. None at all is refused."""
         names = [item.name for item in self.offered(over)]
-        chosen = {name: value for name in names if (value := getattr(body, name, None)) is not None}
+        chosen = self.named(body, over).filters
         for name, value in chosen.items():
             # Left out, it would widen the selection.
             if value == "" or (isinstance(value, list) and "" in value):
@@ -81,25 +108,112 @@ class Selector:
             )
         return Selection(chosen)
 
-    def condition(self, selection: Selection) -> sa.ColumnElement[bool]:
-        """The filters as SQL, all of them combined."""
-        conditions = []
+    def named(self, body: BaseModel, over: Over) -> Selection:
+        """Return the filters that a search or a list names; there may be none."""
+        names = (item.name for item in self.offered(over))
+        return Selection(
+            {name: value for name in names if (value := getattr(body, name, None)) is not None}
+        )
+
+    def condition(self, selection: Selection, tx: Tx, over: Over) -> sa.ColumnElement[bool]:
+        """Return the filters as SQL, all of them combined; a selection without any is refused."""
+        offered = {item.name: item for item in self.offered(over)}
+        if not selection.filters:
+            raise InvalidInput("no selection")
+        conditions: list[sa.ColumnElement[bool]] = []
         for name, value in selection.filters.items():
-            item = self._plugins.filters.get(name)
+            item = offered.get(name)
             if item is None:
                 raise InvalidInput(f"there is no selection filter {name!r}", field=name)
-            conditions.append(resolve(item.target)(value))
+            conditions.append(self._condition(item, value, tx, over))
         return sa.and_(*conditions)
+
+    def _condition(
+        self, item: SelectionFilter, value: Any, tx: Tx, over: Over
+    ) -> sa.ColumnElement[bool]:
+        function = resolve(item.target)
+        parts: dict[str, Any] = {"tx": tx, "plugins": self._plugins, "selector": self}
+        taken = {name: parts[name] for name in _parts_of(function)}
+        found = function(value=value, **taken)
+        if item.over == "chunks" and over == "documents":
+            # A table of its own: the query around it may select from `chunks` too.
+            having = sa.select(chunks.c.document_id).where(tx.owns(chunks), found).correlate(None)
+            return documents.c.id.in_(having)
+        return found
+
+    def visible(
+        self, selection: Selection, actor: Actor, tx: Tx, over: Over
+    ) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions of a list: the filters, and what plugins withhold."""
+        chosen = [self.condition(selection, tx, over)] if selection.filters else []
+        return [*chosen, *self._plugins.narrow_selection(selection, actor, "read", tx)]
+
+    def why_empty(
+        self,
+        tx: Tx,
+        filters: Mapping[str, Any],
+        over: Over = "documents",
+        more: Mapping[str, tuple[str, sa.Column[Any]]] | None = None,
+    ) -> str | None:
+        """Return which filter nothing matches, with the nearest value that exists. Only for empty answers.
+
+        `more` are columns whose values a hint may name, beyond those of documents, each with its label.
+        """
+        scope = SCOPES[over]
+        of_documents = {item.name for item in self.offered("documents")}
+        for name, value in filters.items():
+            alone = self.condition(Selection({name: value}), tx, over)
+            here = sa.select(scope.key).select_from(scope.source).where(tx.owns(scope.table), alone)
+            if tx.scalar(here.limit(1)) is None:
+                noun = "document" if name in of_documents else "chunk"
+                said = why_empty(tx, {name: value}, more, noun)
+                return said or f"no {noun} matches {name} {_told(value)}"
+        noun = "document" if filters.keys() <= of_documents else "chunk"
+        return f"no {noun} matches all of {', '.join(filters)}" if len(filters) > 1 else None
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ", ".join(shown(str(item)) for item in value[:5])
+    return shown(str(value))
+
+
+def with_filters(
+    name: str, base: type[BaseModel], plugins: Plugins, over: Over, without: Collection[str] = ()
+) -> type[Any]:
+    """Return a model that has the fields of `base` and every filter that it does not have itself."""
+    left_out = {*base.model_fields, *without}
+    offered = (item for item in Selector(plugins).offered(over) if item.name not in left_out)
+    return _with_filters(name, base, tuple((item, resolve(item.target)) for item in offered))
+
+
+# The same filters make the same model: a schema has one definition of each name.
+@functools.lru_cache(maxsize=64)
+def _with_filters(
+    name: str,
+    base: type[BaseModel],
+    offered: tuple[tuple[SelectionFilter, Callable[..., Any]], ...],
+) -> type[Any]:
+    fields: dict[str, Any] = {item.name: filter_field(item, function) for item, function in offered}
+    return create_model(name, __base__=base, __doc__=base.__doc__, **fields)
 
 
 def filter_field(item: SelectionFilter, function: Callable[..., Any]) -> Any:
-    """A filter as an optional field for `pydantic.create_model`."""
-    return Annotated[_taken(function) | None, Field(description=item.help)], None
+    """Return a filter as an optional field for `pydantic.create_model`."""
+    flag = (Flag(item.flag),) if item.flag else ()
+    return Annotated[_taken(function) | None, Field(description=item.help), *flag], None
 
 
 # Fields of every bulk body, command or tool, which no filter and no operation may take.
 RESERVED = frozenset(
     {"force", "yes", "dry_run", "plan", "operation", "json", "debug", "cli", "engine"}
+)
+
+# Fields of searches and lists, which would hide a filter of that name.
+_FIELDS_OF_LISTS = frozenset(
+    {"page", "per_page", "sort", "q", "k", "mode", "cursor", "by", "top", "since", "until"}
 )
 
 
@@ -129,7 +243,8 @@ def _try(
     if registry.get(item.name) is None:
         return
     try:
-        if item.name in RESERVED:
+        taken = RESERVED | _FIELDS_OF_LISTS if isinstance(item, SelectionFilter) else RESERVED
+        if item.name in taken:
             raise PluginFailed(f"the {registry.noun} {item.name!r} has a reserved name")
         check(item)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
@@ -147,7 +262,8 @@ def _check_filter(item: SelectionFilter) -> None:
     _check_over(item)
     if _taken(resolve(item.target)) is inspect.Parameter.empty:
         raise PluginFailed(
-            f"the selection filter {item.name!r} must take one annotated parameter, value"
+            f"the selection filter {item.name!r} must take one annotated parameter, value; "
+            f"beside it, {', '.join(sorted(_PARTS))}"
         )
 
 
@@ -155,16 +271,25 @@ def _check_filter(item: SelectionFilter) -> None:
 _PLAIN = (int, str, bool, float, list[int], list[str])
 
 
+# What a filter's function may take beside its value, by name.
+_PARTS = frozenset({"tx", "plugins", "selector"})
+
+
 @functools.lru_cache(maxsize=256)
 def _taken(function: Callable[..., Any]) -> Any:
-    """The type that a filter's function takes, which every kind's body asks for anew; empty where it is not to be used."""
-    parameters = inspect.signature(function, eval_str=True).parameters
-    if list(parameters) != ["value"] or parameters["value"].annotation is inspect.Parameter.empty:
+    """Return the type of a filter's value, which every kind's body asks for again; empty where it is unusable."""
+    parameters = dict(inspect.signature(function, eval_str=True).parameters)
+    value = parameters.pop("value", None)
+    if value is None or value.annotation is inspect.Parameter.empty or parameters.keys() - _PARTS:
         return inspect.Parameter.empty
-    annotation = parameters["value"].annotation
-    if annotation not in _PLAIN:
-        create_model("Filter", value=(annotation, ...))
-    return annotation
+    if value.annotation not in _PLAIN:
+        create_model("Filter", value=(value.annotation, ...))
+    return value.annotation
+
+
+@functools.lru_cache(maxsize=256)
+def _parts_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(name for name in inspect.signature(function).parameters if name in _PARTS)
 
 
 def _check_kind(kind: MutationKind) -> None:

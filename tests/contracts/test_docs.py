@@ -122,9 +122,9 @@ def test_the_readme_fits_one_screen() -> None:
 def test_the_commands_of_the_readme_run_with_its_plugin_installed(
     home_with_notes: Path, kb_plugin: Install, kb_run: Run
 ) -> None:
-    kb_plugin("lang", blocks(text_of(README), "python")[0], module="kb_lang")
+    kb_plugin("title", blocks(text_of(README), "python")[0], module="kb_title")
     run_lines(text_of(README), kb_run)
-    assert "1\tkorean" in kb_run("tags").stdout
+    assert "1\tsecurity" in kb_run("tags").stdout
 
 
 def test_the_plugin_of_the_guide_passes_its_own_tests_and_commands(
@@ -173,6 +173,17 @@ def test_the_examples_of_the_bulk_page_run(kb_home: Path, kb_run: Run) -> None:
         for block in blocks(page, "python"):
             exec(compile(block, "docs/bulk.md", "exec"), names)
     run_lines(page, kb_run)
+
+
+def test_the_filters_page_names_every_filter_and_its_examples_run(kb_home: Path) -> None:
+    page = text_of(DOCS / "filters.md")
+    with connect() as engine:
+        for number in range(5):
+            engine.add_note(f"Note {number}", tags=["draft"] if number < 3 else [])
+        for block in blocks(page, "python"):
+            exec(compile(block, "docs/filters.md", "exec"), {"engine": engine})
+    offered = [item.name for item in Plugins(read_bootstrap()).filters if item.name != "on_hold"]
+    assert [name for name in offered if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("page", ["access", "knowledge", "research"])

@@ -144,7 +144,9 @@ def _listed(options: list[Option], command: Command) -> Option | None:
 
 
 def _type(option: Option) -> Any:
-    return cli_type(option.info.annotation, optional=not option.info.is_required())
+    found = cli_type(option.info.annotation, optional=not option.info.is_required())
+    # A filter that is true or false has no default: left out, it selects nothing away.
+    return bool | None if found is bool and option.info.default is None else found
 
 
 def _default(option: Option) -> Any:

@@ -23,17 +23,8 @@ def kb_settings() -> list[api.SettingsSection]:
 
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
-    def named(name: str, flag: str, help: str, over: api.Over = "documents") -> api.SelectionFilter:
-        return api.SelectionFilter(name, f"kb_bulk.filters:{name}", help=help, flag=flag, over=over)
-
-    return [
-        named("document_ids", "--ids", "Selects the documents with these ids."),
-        named("tags", "--tags", "Selects documents that have ALL of these tags."),
-        named("doc_type", "--type", "Selects documents of this type."),
-        named("from_id", "--from-id", "Selects documents with this id or a higher one."),
-        named("to_id", "--to-id", "Selects documents with this id or a lower one."),
-        named("chunk_ids", "--chunk-ids", "Selects the chunks with these ids.", over="chunks"),
-    ]
+    help = "Selects the chunks with these ids."
+    return [api.SelectionFilter("chunk_ids", "kb_bulk.filters:chunk_ids", help, over="chunks")]
 
 
 @hookimpl

@@ -15,7 +15,6 @@ from kb_framework.errors import InvalidInput
 from kb_framework.pipelines.mutation import Mutation, fingerprint
 from kb_framework.pipelines.selection import SCOPES, Selector
 from kb_framework.plugins import Plugins
-from kb_framework.storage.hints import why_empty
 from kb_framework.storage.store import Store
 from kb_framework.storage.tables import chunks, documents
 from kb_framework.validation import validate
@@ -52,7 +51,7 @@ class BulkService:
         result = self._mutation.run(
             kind.name,
             body,
-            self._selector.condition(selection),
+            lambda tx: self._selector.condition(selection, tx, kind.over),
             actor,
             selection=selection.filters,
             force=body.force,
@@ -66,12 +65,12 @@ class BulkService:
             succeeded=result.succeeded,
             failed=result.failed,
             errors=result.errors,
-            hint=None if result.matched else self._why_empty(selection.filters, actor),
+            hint=None if result.matched else self._why_empty(kind.over, selection.filters, actor),
         )
 
-    def _why_empty(self, filters: Mapping[str, Any], actor: Actor) -> str | None:
+    def _why_empty(self, over: Over, filters: Mapping[str, Any], actor: Actor) -> str | None:
         with self._store.read(actor.organization_id) as tx:
-            return why_empty(tx, filters)
+            return self._selector.why_empty(tx, filters, over)
 
     def _promised(self, kind: MutationKind, body: Any, actor: Actor) -> Once:
         """The plan that a body names, if it is genuine and the rest of the body says the same."""
@@ -89,8 +88,8 @@ class BulkService:
         given = body.model_dump(exclude={"operation"}, exclude_none=True)
         operation = validate(body_model(self._plugins, kind), given)
         selection = self._selector.given(operation, kind.over)
-        where = self._selector.condition(selection)
         with self._store.read(actor.organization_id) as tx:
+            where = self._selector.condition(selection, tx, kind.over)
             key = SCOPES[kind.over].key
             matching = self._mutation.matching(
                 tx, kind, [key], where, actor, selection.filters
@@ -102,7 +101,11 @@ class BulkService:
             )
             sample = tx.rows(matching.with_only_columns(*_SHOWN[kind.over]).limit(_SAMPLE))
             fields = operation.model_dump(mode="json", exclude={"force", "plan"}, exclude_none=True)
-            hint = None if share.matched else why_empty(tx, selection.filters)
+            hint = (
+                None
+                if share.matched
+                else self._selector.why_empty(tx, selection.filters, kind.over)
+            )
             plan = issue(tx, kind, fields, found, actor, self._plan_seconds)
         return PreviewOut(
             operation=kind.name,

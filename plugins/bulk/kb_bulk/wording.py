@@ -39,7 +39,9 @@ def sample_lines(kind: MutationKind, preview: dict[str, Any]) -> list[str]:
 
 def describe(plugins: Plugins, chosen: dict[str, Any]) -> str:
     """The filters as a person reads them: `tags=[draft,old] type=note`."""
-    labels = {item.name: (item.flag.lstrip("-") or item.name) for item in plugins.filters}
+    labels = {
+        item.name: item.flag.lstrip("-") or item.name.replace("_", "-") for item in plugins.filters
+    }
     shown = {
         key: _listed(value) if isinstance(value, list) else str(value)
         for key, value in chosen.items()

@@ -11,6 +11,7 @@ from kb_documents.tables import (
     queue_metadata,
     refused_metadata,
     source_metadata,
+    views_metadata,
 )
 from kb_framework.storage.store import Tx
 
@@ -49,3 +50,7 @@ def create_left_out(tx: Tx) -> None:
 
 def create_folders(tx: Tx) -> None:
     folders_metadata.create_all(tx.connection)
+
+
+def create_views(tx: Tx) -> None:
+    views_metadata.create_all(tx.connection)

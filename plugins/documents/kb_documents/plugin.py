@@ -28,6 +28,7 @@ def kb_migrations() -> list[api.Migration]:
         api.Migration(5, "missing", "kb_documents.migrations:add_missing"),
         api.Migration(6, "left_out", "kb_documents.migrations:create_left_out"),
         api.Migration(7, "folders", "kb_documents.migrations:create_folders"),
+        api.Migration(8, "views", "kb_documents.migrations:create_views"),
     ]
 
 
@@ -45,6 +46,8 @@ def kb_services() -> list[api.Service]:
         api.Service("uploads", "kb_documents.uploads:UploadsService", ("uploads",)),
         api.Service("source_files", "kb_documents.sources:SourcesService"),
         api.Service("synced_folders", "kb_documents.synced_folders:SyncedFolders"),
+        api.Service("views", "kb_documents.views:ViewsService", ("views",)),
+        api.Service("document_counts", "kb_documents.counts:CountsService", ("facets",)),
     ]
 
 
@@ -55,9 +58,9 @@ def kb_routes() -> list[api.Routes]:
 
 @hookimpl
 def kb_operations() -> list[api.Operation[Any, Any]]:
-    from kb_documents.source_operations import OPERATIONS
+    from kb_documents import selection_operations, source_operations
 
-    return OPERATIONS
+    return [*source_operations.OPERATIONS, *selection_operations.OPERATIONS]
 
 
 @hookimpl
@@ -116,12 +119,9 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
 
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
-    help = "Selects documents whose files vanished."
-    return [
-        api.SelectionFilter(
-            "missing", "kb_documents.missing:is_missing", help=help, flag="--missing"
-        )
-    ]
+    from kb_documents.filter_list import FILTERS
+
+    return FILTERS
 
 
 @hookimpl
@@ -136,6 +136,12 @@ def kb_export_tables() -> list[api.ExportTable]:
             key="root",
             adapt="kb_documents.synced_folders:of_any_machine",
         ),
+        api.ExportTable(
+            "saved_views",
+            table="saved_views",
+            key="name",
+            adapt="kb_documents.views:follow_ids",
+        ),
     ]
 
 
@@ -144,8 +150,9 @@ def kb_narrow_selection(
     selection: api.Selection, purpose: str, tx: Tx
 ) -> ColumnElement[bool] | None:
     from kb_documents.missing import narrow_selection
+    from kb_documents.views import all_filters
 
-    return narrow_selection(selection.filters, purpose, tx)
+    return narrow_selection(all_filters(selection.filters, tx), purpose, tx)
 
 
 @hookimpl

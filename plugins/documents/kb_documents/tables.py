@@ -111,6 +111,22 @@ synced_folders = sa.Table(
     sa.PrimaryKeyConstraint("organization_id", "root"),
 )
 
+views_metadata = sa.MetaData()
+
+# A named selection: its filters, as a request has them.
+saved_views = sa.Table(
+    "saved_views",
+    views_metadata,
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("description", sa.Text),
+    sa.Column("filters", Json, nullable=False),
+    sa.Column("user_id", Uuid, nullable=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("updated_at", Time, nullable=False),
+    sa.PrimaryKeyConstraint("organization_id", "name"),
+)
+
 refused_metadata = sa.MetaData()
 
 # A file that could not be read, as it was then. While it and what reads files (`readers`) are the same, so is the reason.

@@ -80,16 +80,14 @@ def source_type(value: Annotated[Text, Field(min_length=1, max_length=32)]) -> C
     return _having(curated.c.source_type == value)
 
 
-def source_ref(value: Annotated[Text, Field(min_length=1, max_length=2048)]) -> Condition:
-    return _having(curated.c.source_ref == value)
-
-
-def query(value: Annotated[Text, Field(min_length=1, max_length=1000)]) -> Condition:
-    """Every word is somewhere in the chunk or its document's title."""
-    words = value.split()
+def has_words(text: str) -> Condition:
+    """Return the condition that every word is somewhere in the chunk or its document's title."""
     texts = (chunks.c.content, documents.c.title)
     return sa.and_(
-        *(sa.or_(*(text.icontains(word, autoescape=True) for text in texts)) for word in words)
+        *(
+            sa.or_(*(text.icontains(word, autoescape=True) for text in texts))
+            for word in text.split()
+        )
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from kb_text.api import token_count
 
-from kb_framework.api import Actor, Hit, Rejection, RetrievalQuery, ScoredChunk
+from kb_framework.api import Actor, Hit, Rejection, RetrievalQuery, ScoredChunk, Selection
 from kb_framework.errors import InvalidInput, WrongType
 from kb_framework.pipelines.retrieval import Retrieval, Retrieved
 from kb_framework.pipelines.selection import Selector
@@ -50,7 +50,7 @@ class ContextService:
         """The context, the same for the same question in the same state. Whoever asks, a model is what reads it."""
         made = _Assembly(wanted)
         with self._store.read(actor.organization_id) as tx:
-            query = self._query(wanted, actor)
+            query = self._query(tx, wanted, actor)
             found = self._retrieval.search(query, tx)
             excluded = set(wanted.exclude)
             numbers = [hit.chunk for hit in found.hits[: wanted.top_k + len(excluded)]]
@@ -68,7 +68,7 @@ class ContextService:
             }
         )
 
-    def _query(self, wanted: ContextIn, actor: Actor) -> RetrievalQuery:
+    def _query(self, tx: Tx, wanted: ContextIn, actor: Actor) -> RetrievalQuery:
         names = [item.name for item in self._plugins.retrievers]
         if not names:
             raise InvalidInput(
@@ -76,13 +76,9 @@ class ContextService:
             )
         retrievers = _PAIR if set(_PAIR) <= set(names) else tuple(names)
         filters = getattr(wanted, "filters", None)
-        # Without any filter everything may be found; only an operation needs to be told what it is about.
-        chosen = filters is not None and filters.model_dump(exclude_none=True)
-        condition = (
-            self._selector.condition(self._selector.given(filters, "chunks"))
-            if filters and chosen
-            else None
-        )
+        # Without any filter everything may be found; only a change needs to say what it is about.
+        chosen = self._selector.named(filters, "chunks") if filters else Selection({})
+        condition = self._selector.condition(chosen, tx, "chunks") if chosen.filters else None
         reader = actor._replace(reader="model")
         return RetrievalQuery(
             wanted.query, reader, max(_POOL, wanted.top_k), retrievers, "model", condition

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from kb_framework.api import MutationKind, SelectionFilter, resolve
+from kb_framework.api import MutationKind, resolve
 from kb_framework.operations import type_of
-from kb_framework.pipelines.selection import Selector, filter_field
+from kb_framework.pipelines.selection import Filtered, with_filters
 from kb_framework.plugins import Plugins
 from kb_framework.validation import Body
 from kb_knowledge import models
-from kb_knowledge.models import ContextIn
+from kb_knowledge.models import ChunksIn, ContextIn
 
 
 def context_model(plugins: Plugins) -> type[ContextIn]:
     """Return the model of a question with the filters that plugins offer for selections."""
-    offered = Selector(plugins).offered("chunks")
-    return _context_model(tuple((item, resolve(item.target)) for item in offered))
+    return _context_model(with_filters("KnowledgeFilters", Filtered, plugins, "chunks"))
 
 
 @functools.lru_cache(maxsize=8)
-def _context_model(
-    offered: tuple[tuple[SelectionFilter, Callable[..., Any]], ...],
-) -> type[ContextIn]:
+def _context_model(filters: Any) -> type[ContextIn]:
     """Return the same model for the same filters: a schema names it once."""
-    fields: dict[str, Any] = {item.name: filter_field(item, function) for item, function in offered}
-    filters: Any = create_model("KnowledgeFilters", __base__=Body, **fields)
     words = "Only chunks that all of these select; without any, all that may be found."
     field: Any = (Annotated[filters | None, Field(description=words)], None)
     return create_model("KnowledgeContext", __base__=ContextIn, filters=field)
+
+
+def chunks_model(plugins: Plugins) -> type[ChunksIn]:
+    """Return the model of a list of chunks with the filters that plugins offer."""
+    return with_filters("ChunksIn", ChunksIn, plugins, "chunks")
 
 
 def change_model(_: Plugins, kind: MutationKind) -> type[Body]:

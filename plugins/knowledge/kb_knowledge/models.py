@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from kb_framework.paging import Hint, PageIn, PageMeta
+from kb_framework.pipelines.selection import Filtered
 from kb_framework.validation import Body, ChunkId, Model, Question, Text
 from kb_knowledge.conditions import Kind, Policy, Reason, Status
 from kb_knowledge.log import EventType
@@ -52,8 +53,8 @@ class DeleteIn(ChunkIn):
     reason: Annotated[Reason | None, Field(description="Why, for the log.")] = None
 
 
-class ChunkFilters(Question):
-    """Which chunks are listed."""
+class ChunksIn(PageIn, Filtered):
+    """Which chunks are listed, and which page of them. Further fields are the filters that plugins offer."""
 
     q: Annotated[
         Annotated[Text, Field(max_length=1000)] | None,
@@ -64,14 +65,6 @@ class ChunkFilters(Question):
         "active"
     )
     policy: Annotated[Policy | None, Field(description="Only chunks with this policy.")] = None
-    source_type: Annotated[
-        Annotated[Text, Field(max_length=32)] | None,
-        Field(description="Only chunks from this type of source."),
-    ] = None
-
-
-class ChunksIn(PageIn, ChunkFilters):
-    """Which chunks are listed, and which page of them."""
 
 
 class EventFilters(Question):

@@ -24,7 +24,7 @@ LIST: Operation[models.ChunksIn, models.ChunkPage] = Operation(
     "knowledge.list",
     VIEW,
     Http("GET", "/knowledge/chunks"),
-    input=f"{_MODELS}:ChunksIn",
+    input="kb_knowledge.inputs:chunks_model",
     output=f"{_MODELS}:ChunkPage",
     help="List chunks with their curation; by default those that are active.",
     command=Command(

@@ -126,10 +126,8 @@ def kb_export_tables() -> list[api.ExportTable]:
 
 @hookimpl
 def kb_selection_filters() -> list[api.SelectionFilter]:
-    def named(name: str, help: str, flag: str = "") -> api.SelectionFilter:
-        return api.SelectionFilter(
-            name, f"kb_knowledge.conditions:{name}", help=help, flag=flag, over="chunks"
-        )
+    def named(name: str, help: str) -> api.SelectionFilter:
+        return api.SelectionFilter(name, f"kb_knowledge.conditions:{name}", help, over="chunks")
 
     return [
         named("kind", "Selects chunks of this kind: fact, angle, example or quote."),
@@ -138,8 +136,6 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
         ),
         named("status", "Selects chunks that are active or inactive, or all of them."),
         named("source_type", "Selects chunks from this type of source."),
-        named("source_ref", "Selects chunks from this source."),
-        named("query", "Selects chunks that have all of these words in their text or title."),
     ]
 
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from kb_framework.api import Actor, MutationKind, Selection, resolve
 from kb_framework.errors import Forbidden, InvalidInput, MutationRefused, NotFound
 from kb_framework.pipelines.mutation import Mutation
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import SOURCE
-from kb_framework.storage.hints import why_empty
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents
 from kb_knowledge import conditions, events
@@ -21,7 +21,6 @@ from kb_knowledge.kinds import CHANGES, DELETE_CHUNK
 from kb_knowledge.models import (
     ChunkChanged,
     ChunkDetail,
-    ChunkFilters,
     ChunkIn,
     ChunkPage,
     ChunksIn,
@@ -46,9 +45,15 @@ _KINDS = {kind.target.partition(":")[2]: kind.name for kind in CHANGES}
 
 class KnowledgeService:
     def __init__(
-        self, store: Store, plugins: Plugins, mutation: Mutation, settings: KnowledgeSettings
+        self,
+        store: Store,
+        plugins: Plugins,
+        selector: Selector,
+        mutation: Mutation,
+        settings: KnowledgeSettings,
     ) -> None:
         self._store = store
+        self._selector = selector
         self._plugins = plugins
         self._mutation = mutation
         self._settings = settings
@@ -56,18 +61,21 @@ class KnowledgeService:
     def list(self, asked: ChunksIn, actor: Actor) -> ChunkPage:
         """Chunks, in the order in which they came, whatever their state: this is for curators, not a search."""
         page = asked.wanted
-        wanted = {name: getattr(asked, name) for name in ChunkFilters.model_fields}
-        given = {name: value for name, value in wanted.items() if value is not None}
+        given = {**self._selector.named(asked, "chunks").filters}
         with self._store.read(actor.organization_id) as tx:
-            where = [self._condition(name, value) for name, value in given.items()]
-            where = [tx.owns(chunks), *where, *self._visible(tx, actor)]
+            where = [
+                tx.owns(chunks),
+                *self._selector.visible(Selection(given), actor, tx, "chunks"),
+            ]
+            if asked.q is not None:
+                where.append(conditions.has_words(asked.q))
             source = chunks.join(documents, documents.c.id == chunks.c.document_id)
             total = tx.scalar(sa.select(sa.func.count()).select_from(source).where(*where))
             numbers = page.cut(
                 sa.select(chunks.c.seq).select_from(source).where(*where).order_by(chunks.c.seq)
             )
             rows = self._rows(tx, curated.c.seq.in_(list(tx.connection.scalars(numbers))))
-            hint = None if total else why_empty(tx, {**given, "status": None}, _VALUES, "chunk")
+            hint = None if total else self._why_empty(tx, given, asked.q)
         return ChunkPage(
             data=[_summary(row, actor) for row in rows], meta=page.meta(total), hint=hint
         )
@@ -111,8 +119,12 @@ class KnowledgeService:
         if not result.matched:
             raise _no_such(row["id"])
 
-    def _condition(self, name: str, value: str) -> sa.ColumnElement[bool]:
-        return getattr(conditions, "query" if name == "q" else name)(value)
+    def _why_empty(self, tx: Tx, given: Mapping[str, Any], q: str | None) -> str | None:
+        # That chunks are active is asked of every list, and tells nothing.
+        told = {name: value for name, value in given.items() if name != "status"}
+        if q is not None:
+            return f"no chunk matches all of {', '.join(['q', *told])}" if told else None
+        return self._selector.why_empty(tx, told, "chunks", _VALUES)
 
     def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
         return self._plugins.narrow_selection(Selection({}), actor, "read", tx)

@@ -1,0 +1,47 @@
+"""What commands print of views and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kb_framework.edges.cli.console import Cli, pairs
+
+Answer = dict[str, Any]
+
+
+def views(cli: Cli, answer: Answer, _: Answer) -> None:
+    rows = [
+        (item["name"], _filters(item), item["description"] or "", item["problem"] or "")
+        for item in answer["data"]
+    ]
+    cli.table(answer, rows, ("name", "filters", "description", "problem"))
+
+
+def view(cli: Cli, answer: Answer, _: Answer) -> None:
+    cli.result(answer, pairs({**answer, "filters": _filters(answer)}))
+
+
+def saved(cli: Cli, answer: Answer, _: Answer) -> None:
+    cli.result(answer, f"saved {answer['name']}: {_filters(answer)}")
+
+
+def removed(cli: Cli, _: Any, given: Answer) -> None:
+    cli.result({"removed": given["name"]}, f"removed {given['name']}; its documents stay")
+
+
+def facets(cli: Cli, answer: Answer, _: Answer) -> None:
+    rows = [
+        (name, "(none)" if item["value"] is None else item["value"], item["count"])
+        for name, values in answer.items()
+        if isinstance(values, list)
+        for item in values
+    ]
+    cli.table(answer, [("documents", "", answer["documents"]), *rows], ("by", "value", "documents"))
+    cli.hint(answer)
+
+
+def _filters(item: Answer) -> str:
+    return " ".join(
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in item["filters"].items()
+    )
