@@ -1,4 +1,4 @@
-"""Write docs/hooks.md, the hook reference, from the signatures and docstrings of all `hookspecs.py`."""
+"""Write docs/hooks.md, the hook reference, from the signatures and docstrings of all hook specifications."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = {
-    "host": HERE.parent / "kb_framework" / "hookspecs.py",
+    "host": [
+        HERE.parent / "kb_framework" / "hookspecs" / f"{part}.py"
+        for part in ("registering", "in_flight")
+    ],
     **{
-        path.parent.parent.name: path
+        path.parent.parent.name: [path]
         for path in sorted(HERE.parent.glob("plugins/*/kb_*/hookspecs.py"))
     },
 }
 TARGET = HERE / "hooks.md"
 
 INTRODUCTION = """\
-<!-- Made by `python docs/make_hooks.py` from all `hookspecs.py`. Change the docstrings there, then run it. -->
+<!-- Made by `python docs/make_hooks.py` from all hook specifications. Change the docstrings there, then run it. -->
 
 # Hooks
 
 A plugin is a module with functions named after hooks, marked `@hookimpl`. [plugins.md](plugins.md) shows how to write one.
-The nouns (`api.Command`, `api.Plan`, …) are in `kb_framework/api/__init__.py`. An implementation may leave out parameters.
+The nouns (`api.Command`, `api.Plan`, …) are in `kb_framework.api`. An implementation may leave out parameters.
 
 A *registration* hook is asked once, at start, and returns frozen descriptions. A `target` in them is an import path,
 `"package.module:attribute"`, imported only when it is needed. Names are unique across plugins; a clash is an error that
@@ -73,8 +76,11 @@ class Hook:
         return found.group(1).replace("marks the plugin as failed", "the plugin has failed")
 
 
-def read_hooks(source: str, caller: str) -> list[Hook]:
+def read_hooks(path: Path, caller: str) -> list[Hook]:
+    source = path.read_text(encoding="utf-8")
     in_flight = source.partition("\n# In flight\n")[0].count("\n") + 1
+    if path.stem == "in_flight":
+        in_flight = 0
     functions = [
         node
         for node in ast.parse(source).body
@@ -111,8 +117,12 @@ def _hook(node: ast.FunctionDef, caller: str, part: str) -> Hook:
 
 def render() -> str:
     """The whole page."""
-    sources = {caller: path.read_text(encoding="utf-8") for caller, path in SOURCES.items()}
-    hooks = [hook for caller, source in sources.items() for hook in read_hooks(source, caller)]
+    hooks = [
+        hook
+        for caller, paths in SOURCES.items()
+        for path in paths
+        for hook in read_hooks(path, caller)
+    ]
     lines = [INTRODUCTION]
     for part in ("Registration", "In flight"):
         chosen = [hook for hook in hooks if hook.part == part]

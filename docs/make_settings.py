@@ -7,7 +7,8 @@ from typing import Any
 
 from kb_framework.api import resolve
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+from kb_framework.discovery import HOST_DISTRIBUTION
+from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings, Section
 
 TARGET = Path(__file__).parent / "settings.md"

@@ -1,6 +1,6 @@
 """The host: it turns selections into guarded mutations and queries into retrievals."""
 
-from kb_framework.hookspecs import hookimpl
+from kb_framework.api.hooks import hookimpl
 
 __version__ = "0.1.0"
 

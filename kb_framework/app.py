@@ -26,7 +26,7 @@ from kb_framework.pipelines.retrieval import Retrieval
 from kb_framework.pipelines.selection import Selector, check_contributions
 from kb_framework.plugins import Plugins
 from kb_framework.private import make_private, private_files
-from kb_framework.settings import SettingMissing, Settings, load_settings
+from kb_framework.settings_loading import SettingMissing, Settings, load_settings
 from kb_framework.storage.migrations import by_plugin, migrate
 from kb_framework.storage.open import open_engine
 from kb_framework.storage.store import Store

@@ -16,17 +16,8 @@ from kb_framework.api.operation import In, Out
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import InvalidInput
 from kb_framework.plugins import Plugins
-from kb_framework.remote import (
-    HttpTransport,
-    ProvenTransport,
-    Reply,
-    Requests,
-    Running,
-    decoded,
-    headers_of,
-    running_engine,
-    target_of,
-)
+from kb_framework.remote import HttpTransport, Reply, Requests, decoded, headers_of, target_of
+from kb_framework.running import ProvenTransport, Running, running_engine
 from kb_framework.targets import differences
 
 log = logging.getLogger("kb.client")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kb_framework import api
 from kb_framework.api import ANY_KEY, PUBLIC, resolve
 from kb_framework.app import PARTS
-from kb_framework.plugins import HOST_DISTRIBUTION, PluginInfo, Plugins
+from kb_framework.discovery import HOST_DISTRIBUTION, PluginInfo
+from kb_framework.plugins import Plugins
 from kb_framework.targets import did_you_mean, targets_of
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ Additions ask the guards too: `Mutation.require_addition`, once the new rows are
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -26,6 +24,7 @@ from kb_framework.api import (
     Selection,
 )
 from kb_framework.errors import Busy, InvalidInput, KBError, MutationRefused, PluginFailed
+from kb_framework.pipelines.promises import Foreseen, Limit, Promise, fingerprint
 from kb_framework.pipelines.safety import Share
 from kb_framework.pipelines.selection import SCOPES
 from kb_framework.plugins import Plugins
@@ -39,55 +38,12 @@ log = logging.getLogger("kb.mutation")
 
 # What became of a document or chunk of the plan.
 _WAITING, _APPLYING, _DONE, _FAILED = 0, 1, 2, -1
-_PART = 10_000
 # How many objections a preview lists.
 _FORESEEN = 100
 # The kind of a plan that adds documents.
 ADD = "add"
 
 
-class Fingerprint(NamedTuple):
-    """How many documents or chunks, and which: the same for the same set, however it was selected."""
-
-    matched: int
-    digest: str
-
-
-def fingerprint(tx: Tx, items: sa.Select) -> Fingerprint:
-    """`items` selects numbers, in order."""
-    count, digest = 0, hashlib.sha256()
-    for part in (
-        tx.connection.execute(items.execution_options(yield_per=_PART)).scalars().partitions()
-    ):
-        count += len(part)
-        digest.update(array("q", part))
-    return Fingerprint(count, digest.hexdigest())
-
-
-class Foreseen(NamedTuple):
-    """How many documents or chunks guards would refuse, and why: the first of them, or one reason for all."""
-
-    refused: int
-    objections: list[dict[str, Any]]
-
-
-class Promise(Protocol):
-    """What a bulk operation was announced to be: exactly this set, and once."""
-
-    def earlier(self, tx: Tx) -> MutationResult | None:
-        """The result, if it has happened."""
-        ...
-
-    def require_same(self, found: Fingerprint) -> None:
-        """Refuse any other set than the one that was announced."""
-        ...
-
-    def keep(self, tx: Tx, job_id: int) -> None:
-        """Record that it has happened, in its transaction."""
-        ...
-
-
-Limit = Callable[[Tx, Plan], None]
 # A condition over what the kind acts on, or a function that makes it in the transaction.
 Where = sa.ColumnElement[bool] | Callable[[Tx], sa.ColumnElement[bool]]
 

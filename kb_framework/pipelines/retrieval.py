@@ -18,6 +18,7 @@ from sqlalchemy import exc
 
 from kb_framework.api import Candidate, Hit, RetrievalQuery
 from kb_framework.chosen import Chosen
+from kb_framework.discovery import HOST_DISTRIBUTION
 from kb_framework.errors import (
     ConfigInvalid,
     EmbedderUnavailable,
@@ -27,7 +28,7 @@ from kb_framework.errors import (
     StoreUnusable,
 )
 from kb_framework.pipelines.columns import Candidates, Hits, checked_hits
-from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
 from kb_framework.storage.chunks import allowed_chunks
 from kb_framework.storage.sql import among

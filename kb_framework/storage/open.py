@@ -5,7 +5,7 @@ from __future__ import annotations
 from kb_framework.api import StoreLocation, resolve
 from kb_framework.errors import ConfigInvalid
 from kb_framework.plugins import Plugins
-from kb_framework.settings import Settings
+from kb_framework.settings_loading import Settings
 from kb_framework.storage.contract import Engine
 
 # The scheme of a database in the data folder.

@@ -19,7 +19,7 @@ from kb_framework.api import Actor
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.pipelines.mutation import fingerprint
+from kb_framework.pipelines.promises import fingerprint
 from kb_testing.fixtures import RunningServer
 
 

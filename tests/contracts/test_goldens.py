@@ -18,6 +18,7 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from kb_framework import api, errors, hookspecs
+from kb_framework.api import hooks
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.edges.cli.app import build_app
@@ -98,7 +99,7 @@ def test_the_tools_of_every_profile_are_as_they_were(plugins: Plugins, compare: 
 
 
 def test_the_public_names_are_as_they_were(compare: Compare) -> None:
-    names = [name for module in (api, errors, hookspecs) for name in public_names(module)]
+    names = [name for module in (api, hooks, errors, hookspecs) for name in public_names(module)]
     compare("public_names.txt", "".join(f"{name}\n" for name in names))
 
 
@@ -107,7 +108,9 @@ def public_names(module: ModuleType) -> Iterator[str]:
         if (
             name.startswith("_")
             or inspect.ismodule(value)
-            or getattr(value, "__module__", module.__name__) != module.__name__
+            or not f"{getattr(value, '__module__', module.__name__)}.".startswith(
+                f"{module.__name__}."
+            )
         ):
             continue
         signature = str(inspect.signature(value)) if inspect.isfunction(value) else ""

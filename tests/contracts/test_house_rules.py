@@ -22,7 +22,8 @@ import pytest
 
 from kb_framework import hookspecs
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+from kb_framework.discovery import HOST_DISTRIBUTION
+from kb_framework.plugins import Plugins
 
 EDGES = ("litestar", "cyclopts", "mcp")
 # The files of a plugin that are about an edge; whatever else it has is free of them.

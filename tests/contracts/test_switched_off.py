@@ -19,11 +19,12 @@ from kb_framework.app import open_kb
 from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
+from kb_framework.discovery import HOST_DISTRIBUTION
 from kb_framework.edges.cli.app import run
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
-from kb_framework.plugins import HOST_DISTRIBUTION, Plugins
+from kb_framework.plugins import Plugins
 
 BUILT_IN = sorted(
     entry_point.name

@@ -25,7 +25,7 @@ from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineUnreachable
 from kb_framework.plugins import Plugins
-from kb_framework.remote import ADDRESS_FILE, PATIENT_SECONDS, ProvenTransport, running_engine
+from kb_framework.running import ADDRESS_FILE, PATIENT_SECONDS, ProvenTransport, running_engine
 from kb_testing.fixtures import Install, Run, RunningServer
 
 LIVE = "/api/v1/health/live"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kb_framework.bootstrap import read_bootstrap
+from kb_framework.discovery import PluginInfo
 from kb_framework.errors import PluginFailed
-from kb_framework.plugins import PluginInfo, Plugins
+from kb_framework.plugins import Plugins
 from kb_testing.fixtures import Install
 
 SPECS = """

@@ -14,7 +14,7 @@ from kb_framework.bootstrap import Source, read_bootstrap, variable_of
 from kb_framework.client import connect
 from kb_framework.errors import KBError
 from kb_framework.plugins import Plugins
-from kb_framework.settings import Setting
+from kb_framework.settings_loading import Setting
 
 WEATHER = """
 from pydantic import Field, SecretStr

@@ -23,7 +23,7 @@ from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.plugins import Plugins
-from kb_framework.remote import ADDRESS_FILE
+from kb_framework.running import ADDRESS_FILE
 from kb_framework.storage.migrations import HOST_MIGRATIONS
 from kb_testing.fixtures import Install, Run, start_server, stop_server, stored
 

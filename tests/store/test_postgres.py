@@ -17,7 +17,7 @@ from sqlalchemy import event
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
 from kb_framework.errors import Busy, Conflict, StoreUnusable
-from kb_framework.settings import DatabaseUrl
+from kb_framework.setting_types import DatabaseUrl
 from kb_framework.storage.migrations import migrate
 from kb_framework.storage.spaces import Space, create_space
 from kb_framework.storage.store import Store

@@ -12,14 +12,14 @@ from cyclopts import Parameter
 
 from kb_framework.api import Profile
 from kb_framework.bootstrap import current_name, disable_plugin
+from kb_framework.discovery import HOST_DISTRIBUTION, PluginInfo
 from kb_framework.edges.cli.console import Cli, pairs
 from kb_framework.errors import InvalidInput, KBError
-from kb_framework.plugins import HOST_DISTRIBUTION, PluginInfo, Plugins
+from kb_framework.plugins import Plugins
 from kb_framework.targets import did_you_mean, differences
 
 # How many names of a kind are listed.
 _LISTED = 12
-# All of them are locked at once, with their indexes, and a server has room for some thousand locks.
 # They are read before kb.toml is found.
 _NEEDED_BEFORE = {"KB_DATA_DIR", "KB_CONFIG_FILE"}
 

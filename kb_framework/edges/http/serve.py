@@ -32,7 +32,7 @@ from kb_framework.in_process import BorrowedTransport
 from kb_framework.local import owners, pid_namespace, tells_users
 from kb_framework.logs import JsonFormatter, LogFile
 from kb_framework.plugins import Plugins
-from kb_framework.remote import ADDRESS_FILE
+from kb_framework.running import ADDRESS_FILE
 from kb_framework.settings import HostSettings
 from kb_framework.storage.tables import now
 

@@ -15,7 +15,7 @@ from kb_access.tables import audit_events
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
 from kb_framework.paging import PageIn
 from kb_framework.plugins import Plugins
-from kb_framework.settings import Settings
+from kb_framework.settings_loading import Settings
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import now
 

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from kb_bulk.tables import bulk_keys, bulk_plans
 from kb_framework.api import Actor, MutationKind, MutationResult
 from kb_framework.errors import InvalidInput, PlanExpired, SelectionChanged
-from kb_framework.pipelines.mutation import Fingerprint
+from kb_framework.pipelines.promises import Fingerprint
 from kb_framework.storage.jobs import select_jobs
 from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import now, typed_jobs

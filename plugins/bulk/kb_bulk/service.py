@@ -12,7 +12,8 @@ from kb_bulk.plans import Once, genuine, issue
 from kb_bulk.settings import BulkSettings
 from kb_framework.api import Actor, MutationKind, Over
 from kb_framework.errors import InvalidInput
-from kb_framework.pipelines.mutation import Mutation, fingerprint
+from kb_framework.pipelines.mutation import Mutation
+from kb_framework.pipelines.promises import fingerprint
 from kb_framework.pipelines.selection import SCOPES, Selector
 from kb_framework.plugins import Plugins
 from kb_framework.storage.store import Store

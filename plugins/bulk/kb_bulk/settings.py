@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kb_framework.settings import Number, Section, WholeNumber
+from kb_framework.setting_types import Number, WholeNumber
+from kb_framework.settings import Section
 
 
 class BulkSettings(Section):

@@ -472,7 +472,7 @@ def _own_folders(cli: Cli) -> list[Path]:
     """The folders that hold this knowledge base itself."""
     found = [cli.bootstrap.data_dir]
     if not cli.bootstrap.nothing_else:
-        from kb_framework.settings import load_settings
+        from kb_framework.settings_loading import load_settings
 
         url = load_settings(cli.bootstrap).host.files_url or ""
         found += [Path(unquote(url.removeprefix("file://")))] if url.startswith("file://") else []

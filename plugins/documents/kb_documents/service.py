@@ -44,7 +44,8 @@ from kb_framework.errors import (
 from kb_framework.files import PART, Files
 from kb_framework.nesting import PROBLEM
 from kb_framework.paging import Page, PageMeta
-from kb_framework.pipelines.mutation import Fingerprint, Mutation, Promise
+from kb_framework.pipelines.mutation import Mutation
+from kb_framework.pipelines.promises import Fingerprint, Promise
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import chunk_columns, readable
 from kb_framework.storage.hints import why_empty

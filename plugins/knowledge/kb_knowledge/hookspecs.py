@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kb_framework import api
-from kb_framework.hookspecs import hookspec
+from kb_framework.api.hooks import hookspec
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Tx

@@ -9,7 +9,8 @@ from kb_framework.data_folder import disk_problem
 from kb_framework.logs import LOG_FILE
 from kb_framework.plugin_check import check_plugins
 from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings, Settings
+from kb_framework.settings import HostSettings
+from kb_framework.settings_loading import Settings
 
 
 class SettingsCheck:

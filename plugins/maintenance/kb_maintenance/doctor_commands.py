@@ -64,7 +64,7 @@ def _with_hint(error: KBError) -> str:
 def _files_set_aside(cli: Cli) -> list[str]:
     """Set stored files aside where their database is missing, so that a new one can be made."""
     from kb_framework.files import open_files
-    from kb_framework.settings import load_settings
+    from kb_framework.settings_loading import load_settings
 
     try:
         cli.engine  # noqa: B018 - it is opened here

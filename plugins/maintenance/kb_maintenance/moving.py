@@ -25,8 +25,10 @@ from kb_framework.bootstrap import Bootstrap
 from kb_framework.errors import ConfigInvalid, Conflict, InvalidInput, StoreUnusable
 from kb_framework.files import open_files
 from kb_framework.plugins import Plugins
-from kb_framework.remote import PATIENT_SECONDS, running_engine
-from kb_framework.settings import DatabaseUrl, HostSettings, Settings
+from kb_framework.running import PATIENT_SECONDS, running_engine
+from kb_framework.setting_types import DatabaseUrl
+from kb_framework.settings import HostSettings
+from kb_framework.settings_loading import Settings
 from kb_framework.storage.migrations import UNFINISHED_COPY, require_current
 from kb_framework.storage.open import open_engine
 from kb_framework.storage.spaces import Space, active_space, create_space

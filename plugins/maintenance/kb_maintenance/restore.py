@@ -26,8 +26,8 @@ from kb_framework.data_folder import (
 from kb_framework.errors import Conflict
 from kb_framework.files import Files, Mismatch, copy_verified, open_files
 from kb_framework.plugins import Plugins
-from kb_framework.remote import PATIENT_SECONDS, running_engine
-from kb_framework.settings import load_settings
+from kb_framework.running import PATIENT_SECONDS, running_engine
+from kb_framework.settings_loading import load_settings
 from kb_framework.storage.tables import damage, documents, now
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.backup import DATABASE, FORMAT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kb_framework.settings import Section, WholeNumber
+from kb_framework.setting_types import WholeNumber
+from kb_framework.settings import Section
 
 
 class MaintenanceSettings(Section):

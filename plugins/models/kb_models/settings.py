@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from kb_framework.settings import Address, Number, Section, WholeNumber
+from kb_framework.setting_types import Address, Number, WholeNumber
+from kb_framework.settings import Section
 
 
 class ModelsSettings(Section):

@@ -6,14 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from kb_framework.settings import (
-    DatabaseUrl,
-    HostSettings,
-    Number,
-    Section,
-    WholeNumber,
-    valid_database_url,
-)
+from kb_framework.setting_types import DatabaseUrl, Number, WholeNumber, valid_database_url
+from kb_framework.settings import HostSettings, Section
 
 
 def _postgres_url(value: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kb_framework.settings import Section, StringList, WholeNumber
+from kb_framework.setting_types import StringList, WholeNumber
+from kb_framework.settings import Section
 
 
 class ResearchSettings(Section):
