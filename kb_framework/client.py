@@ -149,6 +149,11 @@ class Engine:
             raise AttributeError(name)
         return operation
 
+    @property
+    def url(self) -> str | None:
+        """The address of an engine elsewhere; None for one in this process."""
+        return getattr(self._transport, "url", None)
+
     def close(self) -> None:
         self._transport.close()
 

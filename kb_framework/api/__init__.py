@@ -73,6 +73,13 @@ from kb_framework.api.nouns import Selection as Selection
 from kb_framework.api.operation import Download as Download
 from kb_framework.api.operation import Http as Http
 from kb_framework.api.operation import Operation as Operation
+from kb_framework.api.pages import Call as Call
+from kb_framework.api.pages import Page as Page
+from kb_framework.api.pages import PageAsset as PageAsset
+from kb_framework.api.pages import PageTarget as PageTarget
+from kb_framework.api.pages import Panel as Panel
+from kb_framework.api.pages import PanelTarget as PanelTarget
+from kb_framework.api.pages import Slot as Slot
 from kb_framework.api.protocols import AdaptFunction as AdaptFunction
 from kb_framework.api.protocols import Ask as Ask
 from kb_framework.api.protocols import CheckObject as CheckObject

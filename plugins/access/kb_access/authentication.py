@@ -39,6 +39,19 @@ def authenticate(
         raise Unauthorized(
             "the key is unknown, revoked or expired", hint="kb keys list shows which are in force"
         )
+    return actor_of(row, permissions, tx)
+
+
+def actor_of_key(key_id: str, permissions: Iterable[Permission], tx: Tx) -> Actor | None:
+    """Return the actor of a key by its id; None for one that is not in force."""
+    row = tx.execute(sa.select(api_keys).where(api_keys.c.id == key_id)).first()
+    if row is None or row.revoked_at or (row.expires_at and row.expires_at <= now()):
+        return None
+    return actor_of(row, permissions, tx)
+
+
+def actor_of(row: sa.Row, permissions: Iterable[Permission], tx: Tx) -> Actor:
+    """Return the actor of a key's row, with what its role allows now."""
     granted = role_permissions(tx, permissions, row.organization_id, row.role) or set()
     if row.permissions is not None:
         granted &= set(row.permissions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb_access.tables import keys_metadata, metadata
+from kb_access.tables import keys_metadata, metadata, sessions_metadata
 from kb_framework.storage.store import Tx
 
 
@@ -13,3 +13,7 @@ def create_events(tx: Tx) -> None:
 def create_keys(tx: Tx) -> None:
     """Create keys and roles, which older databases have from a step of the host."""
     keys_metadata.create_all(tx.connection)
+
+
+def create_sessions(tx: Tx) -> None:
+    sessions_metadata.create_all(tx.connection)

@@ -184,6 +184,35 @@ class Whoami(Model):
     permissions: list[str]
 
 
+class SessionLink(Model):
+    """A token that opens one session, once and soon."""
+
+    token: str
+    expires_at: str
+
+
+class Session(Model):
+    """A person's session in a browser; it ends with its key."""
+
+    id: str
+    user: str
+    organization: str
+    key_id: str | None
+    created_at: str
+    expires_at: str
+
+
+class SessionPage(Model):
+    data: list[Session]
+    meta: PageMeta
+
+
+class SessionRef(Body):
+    session_id: Annotated[
+        str, Field(description="The session's id, as the list of sessions shows it.")
+    ]
+
+
 class AuditEvent(Model):
     id: str
     organization_id: str

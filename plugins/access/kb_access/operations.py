@@ -237,6 +237,49 @@ LIST_AUDIT: Operation[PageIn, models.AuditPage] = Operation(
     ),
 )
 
+CREATE_SESSION_LINK: Operation[Question, models.SessionLink] = Operation(
+    "create_session_link",
+    "access_sessions.link",
+    ANY_KEY,
+    Http("POST", "/sessions/link", status=201),
+    output=f"{_MODELS}:SessionLink",
+    help="Make a token that opens a session of the console for the caller, once and within a minute.",
+)
+
+LIST_SESSIONS: Operation[PageIn, models.SessionPage] = Operation(
+    "list_sessions",
+    "access_sessions.list",
+    ANY_KEY,
+    Http("GET", "/sessions"),
+    input="kb_framework.paging:PageIn",
+    output=f"{_MODELS}:SessionPage",
+    help="The caller's sessions in browsers, newest first; everybody's for those who manage access.",
+    command=Command(
+        "sessions",
+        help="List sessions of the console in browsers.",
+        group=GROUP,
+        render=f"{_RENDER}:sessions",
+        examples=("kb sessions",),
+    ),
+)
+
+END_SESSION: Operation[models.SessionRef, None] = Operation(
+    "end_session",
+    "access_sessions.end",
+    ANY_KEY,
+    Http("DELETE", "/sessions/{session_id:uuid}", status=204),
+    input=f"{_MODELS}:SessionRef",
+    help="End a session, at once.",
+    command=Command(
+        "sessions end",
+        help="End a session of the console, at once.",
+        group=GROUP,
+        positional=("session_id",),
+        render=f"{_RENDER}:ended_session",
+        examples=(f"kb sessions end {_KEY_ID}",),
+    ),
+)
+
 OPERATIONS: list[Operation[Any, Any]] = [
     CREATE_KEY,
     LIST_KEYS,
@@ -251,4 +294,7 @@ OPERATIONS: list[Operation[Any, Any]] = [
     REMOVE_ROLE,
     WHOAMI,
     LIST_AUDIT,
+    CREATE_SESSION_LINK,
+    LIST_SESSIONS,
+    END_SESSION,
 ]

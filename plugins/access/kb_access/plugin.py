@@ -17,7 +17,13 @@ def kb_migrations() -> list[api.Migration]:
     return [
         api.Migration(1, "access_events", "kb_access.migrations:create_events"),
         api.Migration(2, "keys", "kb_access.migrations:create_keys"),
+        api.Migration(3, "sessions", "kb_access.migrations:create_sessions"),
     ]
+
+
+@hookimpl
+def kb_settings() -> list[api.SettingsSection]:
+    return [api.SettingsSection("access", "kb_access.settings:AccessSettings")]
 
 
 @hookimpl
@@ -40,6 +46,7 @@ def kb_services() -> list[api.Service]:
     return [
         api.Service("access_keys", "kb_access.service:KeysService", ("access",)),
         api.Service("access_roles", "kb_access.roles:RolesService"),
+        api.Service("access_sessions", "kb_access.sessions:SessionsService"),
         api.Service("audit", "kb_access.audit:AuditService"),
     ]
 

@@ -52,6 +52,16 @@ def removed_role(cli: Cli, _: None, given: Answer) -> None:
     cli.result({"name": given["name"], "removed": True}, f"role {given['name']} is removed")
 
 
+def sessions(cli: Cli, answer: Answer, _: Answer) -> None:
+    _page(cli, answer, ("id", "user", "organization", "created_at", "expires_at"))
+
+
+def ended_session(cli: Cli, _: None, given: Answer) -> None:
+    cli.result(
+        {"session_id": given["session_id"], "ended": True}, f"session {given['session_id']} ended"
+    )
+
+
 def identity(cli: Cli, answer: Answer, _: Answer) -> None:
     cli.result(answer, pairs({**answer, "permissions": ", ".join(answer["permissions"])}))
 

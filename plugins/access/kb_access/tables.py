@@ -56,3 +56,22 @@ api_keys = sa.Table(
     sa.Column("last_used_at", Time),
     sa.Index("api_keys_by_organization", "organization_id", "created_at"),
 )
+
+sessions_metadata = sa.MetaData()
+
+# A link that was not opened yet is a session without `opened_at`; its secret is replaced when it is opened.
+sessions = sa.Table(
+    "access_sessions",
+    sessions_metadata,
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("organization_id", Uuid, nullable=False),
+    sa.Column("user_id", Uuid, nullable=False),
+    # The key that it is bound to; null for the local person's.
+    sa.Column("key_id", Uuid),
+    sa.Column("secret_hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("opened_at", Time),
+    sa.Column("expires_at", Time, nullable=False),
+    sa.Column("ended_at", Time),
+    sa.Index("access_sessions_by_organization", "organization_id", "created_at"),
+)

@@ -22,6 +22,7 @@ DocumentIds = Annotated[list[Id], Field(min_length=1, description="The documents
 
 class HoldsIn(PageIn):
     matter: Annotated[Text | None, Field(description="Only the holds of this case.")] = None
+    document_id: Annotated[Id | None, Field(description="Only the holds on this document.")] = None
 
 
 class HoldIn(Body):

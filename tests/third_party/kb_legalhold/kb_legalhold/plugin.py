@@ -58,6 +58,39 @@ def kb_selection_filters() -> list[api.SelectionFilter]:
     ]
 
 
+# The console may be switched off, and then nobody knows its hooks.
+@hookimpl(optionalhook=True)
+def kb_pages() -> list[api.Page]:
+    return [
+        api.Page(
+            "legal_holds",
+            "/legal-holds",
+            "Legal holds",
+            "Curate",
+            operation="list_holds",
+            template="kb_legalhold:console/holds.html",
+        )
+    ]
+
+
+@hookimpl(optionalhook=True)
+def kb_panels() -> list[api.Panel]:
+    return [
+        api.Panel(
+            "legal_hold",
+            "document",
+            "Legal hold",
+            "kb_legalhold.console:of_document",
+            permission="legalhold.view",
+        )
+    ]
+
+
+@hookimpl(optionalhook=True)
+def kb_page_assets() -> list[api.PageAsset]:
+    return [api.PageAsset("legal_hold", "kb_legalhold:console/holds.css")]
+
+
 @hookimpl
 def kb_narrow_selection(tx: Tx) -> ColumnElement[bool] | None:
     from kb_legalhold.filters import not_sealed

@@ -82,9 +82,11 @@ class LegalHoldService:
     def list(self, asked: HoldsIn, actor: Actor) -> HoldPage:
         """The holds in force, oldest first; sealed ones too, since whoever holds must be able to release."""
         with self._store.read(actor.organization_id) as tx:
-            conditions = [tx.owns(legal_holds)] + (
-                [legal_holds.c.matter == asked.matter] if asked.matter is not None else []
-            )
+            conditions = [tx.owns(legal_holds)]
+            if asked.matter is not None:
+                conditions.append(legal_holds.c.matter == asked.matter)
+            if asked.document_id is not None:
+                conditions.append(legal_holds.c.document_id == asked.document_id)
             total = tx.scalar(
                 sa.select(sa.func.count()).select_from(legal_holds).where(*conditions)
             )

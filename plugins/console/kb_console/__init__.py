@@ -1,0 +1,1 @@
+"""The console: pages in a browser over the operations that HTTP has."""

@@ -1,0 +1,1 @@
+"""The console's own pages, a module each."""

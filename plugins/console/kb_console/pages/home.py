@@ -1,0 +1,86 @@
+"""The home page: how much there is, what waits, what happened last; adding notes and files."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from kb_console.charts import bars
+from kb_console.pages.jobs import about
+from kb_console.view import Go, Html, View
+from kb_framework.bootstrap import split_list
+from kb_framework.errors import InvalidInput
+
+_LAST_JOBS = 6
+_TAGS = 12
+
+
+def show(view: View) -> Html:
+    documents = view.main("list_documents", {"per_page": 5, "page": 1, "sort": "-created_at"})
+    chunks = view.attempt("list_chunks", per_page=1, page=1, status="all")
+    growth = view.attempt("document_growth")
+    tags = view.attempt("list_tags", page=1, per_page=_TAGS)
+    jobs = view.attempt("list_jobs", page=1, per_page=_LAST_JOBS)
+    failed = view.attempt("list_jobs", page=1, per_page=5, status="failed")
+    return view.show(
+        "home.html",
+        "Home",
+        documents=documents,
+        chunks=chunks,
+        tags=tags,
+        jobs=jobs,
+        failed=failed,
+        growth=growth,
+        plot=bars([(day["day"], day["count"]) for day in growth["days"]], "Documents added per day")
+        if growth and growth["added"]
+        else "",
+        views=view.attempt("list_views", page=1, per_page=20),
+        missing=_missing(view),
+        panels=view.console.panels(view.actor, "home", {}),
+        checks=view.may("doctor"),
+        about=about,
+    )
+
+
+def _missing(view: View) -> int:
+    answer = view.attempt("list_documents", page=1, per_page=1, missing=True)
+    return answer["meta"]["total"] if answer else 0
+
+
+def checks(view: View) -> Html:
+    """What the doctor says: a part of the home page that is loaded after it."""
+    report = view.main("doctor", {})
+    return view.show("checks.html", "Findings", report=report)
+
+
+def add_note(view: View) -> Go:
+    fields: dict[str, Any] = {"text": view.field("text")}
+    if view.field("title"):
+        fields["title"] = view.field("title")
+    tags = [tag for text in view.fields.get("tags", []) for tag in split_list(text)]
+    added = view.call("add_note", **fields, tags=tags)
+    return Go(f"/console/documents/{added['document']['id']}?added={added['status']}")
+
+
+def add_files(view: View) -> dict[str, Any]:
+    """Add one file; the page sends them one by one and shows what became of each."""
+    if len(view.files) != 1:
+        raise InvalidInput("file: send one file", field="file")
+    name, content = view.files[0]
+    path = view.field("path") or name
+    fields: dict[str, Any] = {"filename": PurePosixPath(path).name, "path": path}
+    tags = [tag for text in view.fields.get("tags", []) for tag in split_list(text)]
+    added = view.console.call(view.actor, "add_file", {**fields, "tags": tags}, content)
+    return {
+        "id": added["document"]["id"],
+        "title": added["document"]["title"],
+        "status": added["status"],
+    }
+
+
+ROUTES = [
+    ("GET", "/", show),
+    ("GET", "/checks", checks),
+    ("POST", "/notes", add_note),
+    ("POST", "/files", add_files, "multipart"),
+]
