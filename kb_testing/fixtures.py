@@ -29,15 +29,24 @@ if TYPE_CHECKING:
 
     from kb_framework.app import KB
 
-pytest_plugins = ["kb_testing.postgres"]
+pytest_plugins = ["kb_testing.postgres", "kb_testing.sqlite"]
 
 # Only a server that hangs takes so long, on a busy machine too.
 _START_SECONDS = 600
 
 
 @pytest.fixture
-def kb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_database: str | None) -> Path:
-    """An empty data folder, and an environment without any other `KB_*` setting but the store that the tests run on."""
+def kb_home(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kb_database: str | None,
+    kb_begin: Callable[[Path], None],
+) -> Path:
+    """A data folder with a new database, and an environment without any other `KB_*` setting but the store that the tests run on.
+
+    With the mark `new_database` there is no folder yet, and the database is empty.
+    """
     for name in [name for name in os.environ if name.upper().startswith("KB_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "kb-home"
@@ -46,6 +55,8 @@ def kb_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kb_database: str | 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "kb-config"))
     if kb_database:
         monkeypatch.setenv("KB_DATABASE_URL", kb_database)
+    if request.node.get_closest_marker("new_database") is None:
+        kb_begin(home)
     monkeypatch.chdir(tmp_path)
     return home
 

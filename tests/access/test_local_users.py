@@ -87,6 +87,7 @@ def serve(kb_home: Path) -> Iterator[Serve]:
         stop_server(server)
 
 
+@pytest.mark.new_database
 @needs_root
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_without_keys_only_the_owner_of_the_data_folder_is_let_in(
@@ -200,6 +201,7 @@ def lax(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("a backup is a copy of the file")
 def test_everything_in_the_data_folder_is_its_owners_alone(
     kb_home: Path, kb_run: Run, tmp_path: Path

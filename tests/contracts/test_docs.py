@@ -98,7 +98,7 @@ def test_the_settings_page_lists_every_setting_with_its_default(kb_home: Path) -
 
 
 def test_the_settings_page_shows_toml_and_commands_that_work(kb_home: Path, kb_run: Run) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "kb.toml").write_text(
         blocks(text_of(DOCS / "settings.md"), "toml")[0], encoding="utf-8"
     )

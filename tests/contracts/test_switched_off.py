@@ -302,7 +302,7 @@ def test_the_former_name_of_a_plugin_still_switches_it_off_and_on(
     ]
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
 
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "plugins.json").write_text('{"disabled": ["embeddings"]}', encoding="utf-8")
     assert [info.name for info in Plugins(read_bootstrap()).infos if info.state == "disabled"] == [
         "models"
@@ -315,7 +315,7 @@ def test_the_former_name_of_a_plugin_still_switches_it_off_and_on(
 @pytest.mark.above_the_store("settings")
 def test_settings_of_a_plugin_that_is_switched_off_may_stay(kb_home, kb_here, monkeypatch) -> None:
     file = 'embedder = "none"\nknowledge_generator = "none"\n[embeddings]\nurl = "http://127.0.0.1:1/v1"\n'
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "kb.toml").write_text(file, encoding="utf-8")
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "models")
     monkeypatch.setenv("KB_EMBEDDINGS_MODEL", "tiny")

@@ -180,6 +180,7 @@ def test_exit_3_when_the_engine_cannot_be_reached(kb_run: Run) -> None:
     require_quiet(done)
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("about the file")
 def test_exit_3_when_the_database_is_not_one(kb_run: Run, kb_home: Path) -> None:
     kb_home.mkdir()
@@ -983,6 +984,7 @@ def test_the_version_is_printed(kb_run: Run) -> None:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, __version__, "")
 
 
+@pytest.mark.new_database
 def test_help_shows_every_command_in_its_group_with_a_line_about_it(
     kb_run: Run, kb_home: Path
 ) -> None:

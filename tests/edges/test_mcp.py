@@ -27,7 +27,7 @@ READ = {
     "kb_tags",
     "kb_get_chunks",
 }
-READ |= {"kb_impact"}
+READ |= {"kb_impact", "kb_views"}
 # They change nothing that is searched, but keep a record of what they answered.
 RECORD = {"kb_context", "kb_ask", "kb_research_search"}
 WRITE = READ | {"kb_addnote", "kb_upload_start", "kb_upload_append", "kb_upload_finish"}
@@ -159,6 +159,7 @@ def test_a_profile_chooses_the_tools(kb_home: Path, profile: str, wanted: set[st
         assert "kb_bulk_delete" in refused["message"]
 
 
+@pytest.mark.new_database
 def test_the_cost_of_the_tools_is_told(kb_run: Run, kb_home: Path) -> None:
     done = kb_run("mcp", "--cost", "--json")
     read = json.loads(kb_run("mcp", "--cost", "--profile", "read", "--json").stdout)

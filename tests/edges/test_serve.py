@@ -324,6 +324,7 @@ def test_a_command_uses_the_server_by_itself(serve: Serve, kb_run: Run, stop: An
     assert ("GET", "/api/v1/documents") in asked
 
 
+@pytest.mark.new_database
 def test_a_command_uses_the_engine_that_is_configured(
     server: RunningServer, kb_run: Run, kb_home: Path
 ) -> None:
@@ -551,6 +552,7 @@ def test_a_server_that_stops_leaves_another_servers_address_alone(
     assert found.url == second.url
 
 
+@pytest.mark.new_database
 def test_a_configured_engine_that_cannot_be_reached_is_exit_3(kb_run: Run, kb_home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = kb_run("list", "--json", KB_ENGINE_URL=url)

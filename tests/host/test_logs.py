@@ -99,6 +99,7 @@ def test_a_server_writes_the_log_too_and_tells_callers_no_path(kb_home, plugin) 
     assert [line for line in lines(kb_home) if "exception" in line]
 
 
+@pytest.mark.new_database
 def test_a_command_with_nothing_to_say_makes_no_log(kb_here, kb_home) -> None:
     assert kb_here("config").returncode == 0
     assert not kb_home.exists()

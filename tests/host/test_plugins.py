@@ -914,7 +914,7 @@ def test_enabling_what_the_environment_disables_says_so(plugin, kb_here, monkeyp
 
 
 def test_a_damaged_list_of_disabled_plugins_stops_with_its_path(kb_home, kb_here) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "plugins.json").write_text("{not json", encoding="utf-8")
 
     answer = kb_here("list")
@@ -1002,7 +1002,7 @@ def test_hook_calls_are_not_logged_otherwise(kb_here, monkeypatch) -> None:
 
 @pytest.mark.parametrize("where", ["toml", "dotenv"])
 def test_tracing_can_be_switched_on_in_a_file(kb_here, kb_home, where) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     if where == "toml":
         (kb_home / "kb.toml").write_text("trace_hooks = true", encoding="utf-8")
     else:

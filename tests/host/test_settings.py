@@ -647,6 +647,7 @@ def test_a_value_of_the_wrong_type_in_toml_stops_with_one_line(kb_here, kb_home,
     assert_refused_in_one_line(kb_here("list"), f"KB_{line.split(' ')[0].upper()}")
 
 
+@pytest.mark.new_database
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_an_invalid_value_stops_every_command(kb_here, kb_home, monkeypatch, arguments) -> None:
     monkeypatch.setenv("KB_BULK_SAFETY_PERCENT", "101")
@@ -685,7 +686,7 @@ def test_broken_toml_stops_with_one_line_that_names_the_file(kb_here, kb_home) -
 
 
 def test_toml_that_is_not_utf_8_stops_with_one_line_that_names_the_file(kb_here, kb_home) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "kb.toml").write_bytes(b'embedder = "\xff\xfe"')
 
     assert_refused_in_one_line(kb_here("list"), str(kb_home / "kb.toml"))
@@ -694,14 +695,14 @@ def test_toml_that_is_not_utf_8_stops_with_one_line_that_names_the_file(kb_here,
 def test_a_dotenv_that_is_not_utf_8_stops_with_one_line_that_names_the_file(
     kb_here, kb_home
 ) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / ".env").write_bytes(b"KB_EMBEDDER=\xff\xfe\n")
 
     assert_refused_in_one_line(kb_here("list"), ".env")
 
 
 def test_a_byte_order_mark_in_toml_is_no_reason_to_crash(kb_here, kb_home) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "kb.toml").write_bytes(b"\xef\xbb\xbfbulk_safety_percent = 12")
 
     answer = kb_here("config", "--json")

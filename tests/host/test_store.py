@@ -178,6 +178,7 @@ def post_note(transport: AsgiTransport) -> Any:
 # Migrations
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("about the file")
 def test_whoever_writes_to_a_new_database_is_waited_for(kb_home: Path) -> None:
     """Its mode is changed where it is opened first, for which SQLite itself does not wait."""
@@ -226,6 +227,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(
             ("documents", 5),
             ("documents", 6),
             ("documents", 7),
+            ("documents", 8),
             ("full text", ANALYSIS),
             ("host", 1),
             ("host", 2),
@@ -606,6 +608,7 @@ def test_the_queue_of_writers_in_one_process_also_has_an_end(kb_home, monkeypatc
 # Files that are not ours
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("about the file")
 @pytest.mark.parametrize(
     "command", [["list"], ["note", "text"], ["doctor"], ["serve", "--port", "0"]], ids=" ".join
@@ -646,6 +649,7 @@ def test_a_damaged_database_is_a_clean_error(kb_home, kb_here) -> None:
     assert json.loads(checked.stdout)["status"] == "error"
 
 
+@pytest.mark.new_database
 def test_a_data_folder_that_is_a_file_is_a_clean_error(kb_home, kb_here) -> None:
     kb_home.write_text("in the way", encoding="utf-8")
 
@@ -656,6 +660,7 @@ def test_a_data_folder_that_is_a_file_is_a_clean_error(kb_home, kb_here) -> None
     assert str(kb_home) in answer.stderr
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("about the file")
 def test_an_unusable_store_can_be_told_from_other_errors(kb_home) -> None:
     kb_home.mkdir()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kb_testing.fixtures import Install, Run
+from kb_framework.client import connect
+from kb_testing.fixtures import Install, Run, stored
 
 PLUGIN = """
 from kb_framework import hookimpl
@@ -52,3 +53,26 @@ def test_a_command_sees_the_folder_and_the_plugins_of_its_test(
 
     assert added.returncode == 0, added.stderr
     assert "weather" in kb_run("plugins").stdout
+
+
+@pytest.mark.sqlite_only("about the file")
+def test_the_database_that_a_test_begins_with_is_like_a_new_one(
+    kb_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
+    steps = "SELECT plugin, version, name FROM kb_migrations ORDER BY plugin, version"
+    given = stored(tables), stored(steps)
+    modes = [path.stat().st_mode for path in (kb_home, kb_home / "kb.sqlite")]
+    other = tmp_path / "other-home"
+    monkeypatch.setenv("KB_DATA_DIR", str(other))
+
+    with connect():
+        pass
+
+    assert (stored(tables), stored(steps)) == given
+    assert [path.stat().st_mode for path in (other, other / "kb.sqlite")] == modes
+
+
+@pytest.mark.new_database
+def test_a_test_of_a_new_database_begins_with_nothing(kb_home: Path) -> None:
+    assert not kb_home.exists()

@@ -15,6 +15,7 @@ from kb_testing.fixtures import Run, stored
 COLLECTION = Path(__file__).parent / "collection"
 
 
+@pytest.mark.new_database
 def test_a_table_of_all_modes_is_printed_and_nothing_is_left_behind(
     kb_run: Run, kb_home: Path
 ) -> None:
@@ -55,7 +56,7 @@ def test_two_settings_are_compared(kb_run: Run) -> None:
 
 
 def test_the_settings_of_the_knowledge_base_count(kb_run: Run, kb_home: Path) -> None:
-    kb_home.mkdir()
+    kb_home.mkdir(exist_ok=True)
     (kb_home / "kb.toml").write_text('embedder = "none"\n')
 
     done = kb_run("eval", str(COLLECTION), "--mode", "vector")

@@ -57,6 +57,7 @@ def test_the_store_keeps_the_contract_with_an_accelerator(store: Store, kb_home:
     assert any((kb_home / "side").iterdir())
 
 
+@pytest.mark.new_database
 @pytest.mark.sqlite_only("this test names another database")
 def test_a_plugin_adds_a_store(
     kb_home: Path, tmp_path: Path, kb_plugin: Install, kb_run: Run
