@@ -41,6 +41,10 @@ class Commands:
     def __init__(self, address: Path | None) -> None:
         self._address = address
 
+    @property
+    def address(self) -> str | None:
+        return str(self._address) if self._address else None
+
     def line(self, *arguments: str) -> list[str]:
         """The command line of a process that behaves as `kb` with these arguments, for `Popen`.
 
@@ -150,14 +154,23 @@ def commands() -> Iterator[Commands]:
             for name, value in os.environ.items()
             if not name.startswith(("KB_", "PYTHONPATH"))
         }
-        command = [sys.executable, "-m", "kb_testing.commands", str(address)]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean
-        ) as process:
-            assert process.stdin and process.stdout
-            assert process.stdout.readline() == b"ready\n"
+        # The settings of the person who runs the tests are not theirs.
+        clean |= {"KB_DATA_DIR": f"{folder}/home", "XDG_CONFIG_HOME": f"{folder}/config"}
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(address))
+            listener.listen(128)
+            # Who connects before it has imported everything is answered then.
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kb_testing.commands", str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=clean,
+                pass_fds=[listener.fileno()],
+            )
+        with process:
             yield Commands(address)
             # It ends with its input.
+            assert process.stdin
             process.stdin.close()
 
 
@@ -172,24 +185,25 @@ def shared() -> Commands:
     return _shared[0][1]
 
 
+def share(address: str | None) -> None:
+    """Use the commands of another process."""
+    _shared.append((ExitStack(), Commands(Path(address) if address else None)))
+
+
 def close_shared() -> None:
     while _shared:
         _shared.pop()[0].close()
 
 
-def _fork_for_each(address: str) -> None:
-    for name in _imported_by_a_command(Path(address).parent):
+def _fork_for_each(listener: socket.socket) -> None:
+    for name in _imported_by_a_command():
         with suppress(ImportError):
             __import__(name)
     # Nothing of it is garbage, so that no child searches it, and copies it, for that.
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(16)
+    with listener:
         # Nobody waits for the children.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             connection = listener.accept()[0]
             if os.fork() == 0:
@@ -200,12 +214,11 @@ def _fork_for_each(address: str) -> None:
             connection.close()
 
 
-def _imported_by_a_command(folder: Path) -> list[str]:
+def _imported_by_a_command() -> list[str]:
     """The modules that were loaded after a command, in this order; learnt in a child, so that nothing else of it is kept."""
-    shown = folder / "modules"
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.environ |= {"KB_DATA_DIR": str(folder / "home")}
         from kb_framework.edges.cli.app import run
 
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
@@ -215,12 +228,14 @@ def _imported_by_a_command(folder: Path) -> list[str]:
         for name in _IMPORTED_BY_SERVERS:
             with suppress(ImportError):
                 importlib.import_module(name)
-        shown.write_text(
-            "\n".join(name for name in sys.modules if name != "__main__"), encoding="utf-8"
-        )
+        with os.fdopen(writing, "w", encoding="utf-8") as names:
+            names.write("\n".join(name for name in sys.modules if name != "__main__"))
         os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as names:
+        found = names.read().split("\n")
     os.waitpid(child, 0)
-    return shown.read_text(encoding="utf-8").split("\n")
+    return found
 
 
 def _answer(connection: socket.socket) -> None:
@@ -268,4 +283,4 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    _fork_for_each(sys.argv[1])
+    _fork_for_each(socket.socket(fileno=int(sys.argv[1])))

@@ -22,7 +22,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.remote import HttpTransport
-from kb_testing.commands import close_shared, run_from_the_beginning, shared
+from kb_testing.commands import close_shared, run_from_the_beginning, share, shared
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
@@ -66,6 +66,18 @@ def kb_engine(kb_home: Path) -> Iterator[Engine]:
     """An engine in this process, over a database of its own."""
     with connect() as engine:
         yield engine
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    if "kb_commands" in given:
+        share(given["kb_commands"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give the processes of pytest-xdist the same process that forks: its imports take as long as a hundred tests."""
+    node.workerinput["kb_commands"] = shared().address
 
 
 def pytest_unconfigure() -> None:

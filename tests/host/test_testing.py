@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kb_framework.client import connect
+from kb_testing.commands import shared
 from kb_testing.fixtures import Install, Run, stored
 
 PLUGIN = """
@@ -76,3 +77,11 @@ def test_the_database_that_a_test_begins_with_is_like_a_new_one(
 @pytest.mark.new_database
 def test_a_test_of_a_new_database_begins_with_nothing(kb_home: Path) -> None:
     assert not kb_home.exists()
+
+
+def test_the_processes_of_a_run_of_tests_share_one_that_forks(
+    request: pytest.FixtureRequest,
+) -> None:
+    of_the_run = getattr(request.config, "workerinput", {}).get("kb_commands")
+
+    assert of_the_run in (None, shared().address)
