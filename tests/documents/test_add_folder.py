@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kb_testing.fixtures import Install, Run
+from kb_testing.fixtures import Install, Run, kb_line
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----\n"
 
@@ -364,9 +363,7 @@ def test_a_text_that_is_too_long_is_read_up_to_the_limit_and_that_is_said(
 
 def interrupted(command: list[str], ready: Callable[[], bool]) -> tuple[int, str]:
     """Run kb, press Ctrl-C as soon as it is ready, and return its exit code and messages."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kb_framework", *command], stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(kb_line(*command), stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not ready():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_testing.fixtures import Move, Run
+from kb_testing.fixtures import Move, Run, kb_line
 
 from .conftest import doctor, fill
 
@@ -346,9 +345,7 @@ def test_an_archive_on_standard_output_warns_too(kb_home: Path, tmp_path: Path, 
         numbers = fill(engine)
     emptied(stored_file(kb_home, sql, numbers[0]))
 
-    saved = subprocess.run(
-        [sys.executable, "-m", "kb_framework", "export", "-"], capture_output=True, timeout=600
-    )
+    saved = subprocess.run(kb_line("export", "-"), capture_output=True, timeout=600)
 
     assert saved.returncode == 1
     assert b"Topic 0" in saved.stderr

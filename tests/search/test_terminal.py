@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from kb_search.render import wrapped
 
 from kb_framework.client import Engine
-from kb_testing.fixtures import Run
-
-KB = [sys.executable, "-m", "kb_framework"]
+from kb_testing.fixtures import Run, kb_line
 
 
 @pytest.fixture
@@ -35,6 +32,7 @@ def home(kb_home: Path, tmp_path: Path, kb_run: Run) -> Path:
 
 def in_terminal(*arguments: str, **environment: str) -> str:
     """What `kb` writes to a terminal."""
+    line = kb_line(*arguments)
     read, write = pty.openpty()
     pid = os.fork()
     if pid == 0:
@@ -42,7 +40,7 @@ def in_terminal(*arguments: str, **environment: str) -> str:
         os.setsid()
         for number in (0, 1, 2):
             os.dup2(write, number)
-        os.execve(sys.executable, [*KB, *arguments], {**os.environ, "TERM": "xterm", **environment})
+        os.execve(line[0], line, {**os.environ, "TERM": "xterm", **environment})
     os.close(write)
     parts = []
     while True:
