@@ -15,6 +15,7 @@ import anyio
 import pytest
 import sqlalchemy as sa
 from kb_bulk.models import ChunksIn
+from mcp import Client
 from sqlalchemy import event
 
 from kb_framework.api import Actor
@@ -589,8 +590,6 @@ def test_c5_two_plugins_share_a_group_of_commands(
 
 
 def test_c5_the_tool_gets_chunks_in_one_call(kb_engine: Engine) -> None:
-    from mcp import Client
-
     number = note(kb_engine, "the text of it")["id"]
 
     async def ask() -> tuple[Any, Any]:

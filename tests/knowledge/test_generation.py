@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from kb_knowledge.models import Citation
 from kb_knowledge.snapshots import check_citations
 from kb_models.openai_generator import OpenAIGenerator
 from kb_models.settings import ModelsSettings
+from mcp import Client
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError, GeneratorRefused, GeneratorUnavailable
@@ -461,9 +463,6 @@ def test_k8_kb_ask_shows_the_answer_in_a_terminal_as_it_comes(
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, mode: str) -> None:
-    import mcp_types as types
-    from mcp import Client
-
     from kb_framework.bootstrap import read_bootstrap
     from kb_framework.edges.mcp.server import create_server
     from kb_framework.plugins import Plugins
@@ -496,8 +495,6 @@ def test_k8_where_the_mcp_client_offers_its_model_it_answers(kb_engine: Engine, 
 def test_k8_where_the_mcp_client_has_no_model_to_offer_the_context_comes_back(
     kb_engine: Engine,
 ) -> None:
-    from mcp import Client
-
     from kb_framework.bootstrap import read_bootstrap
     from kb_framework.edges.mcp.server import create_server
     from kb_framework.plugins import Plugins
