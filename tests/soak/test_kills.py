@@ -2,7 +2,7 @@
 
 Each scenario kills a real process (`SIGKILL`) at random moments of its work, then checks what is there, runs the command again,
 and checks that everything is as if it had never been killed. The moments are drawn around the one at which the work takes
-effect. A few kills here; `tox -e soak` makes it a thousand in all, over both stores (`KB_SOAK_KILLS`).
+effect. One kill of each here; `tox -e soak` makes it a thousand in all, over both stores (`KB_SOAK_KILLS`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kb_testing.fixtures import start_server, stop_server, stored
 from kb_testing.postgres import Databases, postgres_folder, start_postgres
 
 # Nine scenarios on SQLite, eight on PostgreSQL.
-EACH = math.ceil(int(os.environ.get("KB_SOAK_KILLS", "34")) / 17)
+EACH = math.ceil(int(os.environ.get("KB_SOAK_KILLS", "17")) / 17)
 FILES = 40 if "KB_SOAK_KILLS" in os.environ else 12
 OLD_DATABASES = Path(__file__).parents[1] / "store" / "databases"
 # Told by a doctor that has nothing to repair.
