@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from kb_framework.api import resolve
+from kb_framework.api import WireObject, resolve
 from kb_framework.errors import error_codes
 from kb_framework.plugins import Plugins
 from kb_framework.validation import Model
@@ -30,12 +30,17 @@ def versioned(plugins: Plugins) -> dict[str, dict[str, Any]]:
     """The schema of every object that carries its version, `search_response.v1`, complete in itself."""
     models = {
         "error.v1": ErrorV1,
-        **{item.name: resolve(item.target) for item in plugins.wire_objects},
+        **{item.name: _model(item, plugins) for item in plugins.wire_objects},
     }
     return {
         name: {"$schema": DIALECT, "$id": name, **model.model_json_schema()}
         for name, model in models.items()
     }
+
+
+def _model(item: WireObject, plugins: Plugins) -> type[BaseModel]:
+    found = resolve(item.target)
+    return found if isinstance(found, type) else found(plugins)
 
 
 def standing_alone(name: str, components: Mapping[str, Any]) -> dict[str, Any]:

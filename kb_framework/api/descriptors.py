@@ -335,14 +335,21 @@ class Generator(NamedTuple):
 
 
 class ResearchSource(NamedTuple):
-    """A class built like a service, with `search(query: ResearchQuery) -> list[ResearchResult]`, best first."""
+    """A class built like a service, with `search(query: ResearchQuery) -> list[ResearchResult]`, best first.
+
+    Its attribute `filters` names the filters of selections that it applies; without it `tags`, `created_after` and
+    `created_before`. While a request has other filters, the source is left out and a hint says so.
+    """
 
     name: str
     target: str
 
 
 class WireObject(NamedTuple):
-    """What is sent under a name and a version, `"weather_report.v1"`: the target is its pydantic model."""
+    """What is sent under a name and a version, `"weather_report.v1"`.
+
+    The target is its pydantic model, or a function of the plugins that returns it.
+    """
 
     name: str
     target: str

@@ -193,7 +193,10 @@ class Rejection(NamedTuple):
 
 
 class ResearchQuery(NamedTuple):
-    """What to look for in a source, and what must hold: all tags, one of the types, the times, the beginning of a path."""
+    """What to look for in a source, and what must hold: all tags, one of the types, the times, the beginning of a path.
+
+    `filters` are all filters that were given, by name. A source is asked only where it applies every one of them.
+    """
 
     text: str
     actor: Actor
@@ -203,6 +206,7 @@ class ResearchQuery(NamedTuple):
     created_after: str | None = None
     created_before: str | None = None
     path_prefix: str | None = None
+    filters: Mapping[str, Any] = {}
 
 
 class ResearchResult(NamedTuple):

@@ -154,21 +154,25 @@ class Selector:
         filters: Mapping[str, Any],
         over: Over = "documents",
         more: Mapping[str, tuple[str, sa.Column[Any]]] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> str | None:
         """Return which filter nothing matches, with the nearest value that exists. Only for empty answers.
 
-        `more` are columns whose values a hint may name, beyond those of documents, each with its label.
+        `more` are columns whose values a hint may name, beyond those of documents, each with its label. `names` are those
+        of filters that the request calls otherwise.
         """
         scope = SCOPES[over]
         of_documents = {item.name for item in self.offered("documents")}
-        for name, value in filters.items():
+        called = names or {}
+        for own, value in filters.items():
+            name = called.get(own, own)
             alone = self.condition(Selection({name: value}), tx, over)
             here = sa.select(scope.key).select_from(scope.source).where(tx.owns(scope.table), alone)
             if tx.scalar(here.limit(1)) is None:
                 noun = "document" if name in of_documents else "chunk"
                 said = why_empty(tx, {name: value}, more, noun)
-                return said or f"no {noun} matches {name} {_told(value)}"
-        noun = "document" if filters.keys() <= of_documents else "chunk"
+                return said or f"no {noun} matches {own} {_told(value)}"
+        noun = "document" if {called.get(own, own) for own in filters} <= of_documents else "chunk"
         return f"no {noun} matches all of {', '.join(filters)}" if len(filters) > 1 else None
 
 

@@ -280,7 +280,7 @@ def test_r1_old_searches_go_as_the_setting_says(kb_home: Path, monkeypatch) -> N
         ({"query": "x", "limit": 101}, "limit"),
         ({"query": "x", "filters": {"created_after": "yesterday"}}, "filters.created_after"),
         ({"query": "x", "filters": {"folder": "a"}}, "filters.folder"),
-        ({"query": "x", "filters": {"tags": []}}, "filters.tags"),
+        ({"query": "x", "filters": {"tags": "x"}}, "filters.tags"),
     ],
 )
 def test_r1_bad_input_is_400_and_names_the_field(

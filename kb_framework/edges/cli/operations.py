@@ -84,7 +84,8 @@ def _options(model: type[BaseModel], command: Command) -> Iterator[Option]:
             yield from (
                 Option(field, part, inside=name)
                 for field, part in inner.model_fields.items()
-                if field not in command.omit
+                # A flag is the request's own field rather than one inside.
+                if field not in command.omit and field not in model.model_fields
             )
         else:
             yield Option(name, info)

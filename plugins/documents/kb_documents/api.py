@@ -1,7 +1,8 @@
-"""What other plugins may import: writing the rows of documents and chunks, with full text and vectors kept in step."""
+"""What other plugins may import: writing the rows of documents and chunks, with full text and vectors kept in step; counts."""
 
 from __future__ import annotations
 
+from kb_documents.counts import count_values
 from kb_documents.document_rows import (
     Content,
     add_tags,
@@ -22,6 +23,7 @@ __all__ = [
     "Content",
     "add_tags",
     "content_hash",
+    "count_values",
     "delete_chunks",
     "delete_documents",
     "has_all_tags",

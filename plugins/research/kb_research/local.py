@@ -51,6 +51,9 @@ class LocalFiles:
         self, settings: ResearchSettings, host_settings: HostSettings, plugins: Plugins
     ) -> None:
         self._paths = [Path(path).expanduser() for path in settings.paths]
+        if not self._paths:
+            # Where nothing is searched, nothing is lost for want of a filter.
+            self.filters = frozenset(item.name for item in plugins.filters)
         chunker = plugins.registry(Chunker).get(host_settings.chunker)
         self._chunk = resolve(chunker.target) if chunker else None
         self._read: dict[Path, tuple[tuple[int, int], list[_Piece]]] = {}
@@ -191,7 +194,7 @@ def _wanted(piece: _Piece, query: ResearchQuery) -> bool:
     return (
         set(query.tags) <= piece.tags
         and (not query.source_types or piece.source_type in query.source_types)
-        and (query.created_after is None or piece.created_at >= query.created_after)
+        and (query.created_after is None or piece.created_at > query.created_after)
         and (query.created_before is None or piece.created_at < query.created_before)
         and (query.path_prefix is None or piece.path.startswith(query.path_prefix))
     )

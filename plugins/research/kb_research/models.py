@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import functools
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from kb_framework.paging import PageMeta
-from kb_framework.times import moment
-from kb_framework.validation import Body, Model, Question, Tag, Text
+from kb_framework.pipelines.selection import Filtered, with_filters
+from kb_framework.plugins import Plugins
+from kb_framework.validation import Body, Model, Question, Text
 
 Kind = Literal["fact", "angle", "example", "quote"]
 Policy = Literal["normal", "inspiration_only", "never_generate"]
@@ -20,34 +22,15 @@ def _not_blank(text: str) -> str:
     return text
 
 
-def _after(text: str) -> str:
-    return moment(text, "filters.created_after")
-
-
-def _before(text: str) -> str:
-    return moment(text, "filters.created_before")
-
-
 SourceType = Annotated[Text, Field(min_length=1, max_length=32)]
 
 
-class Filters(Question):
-    """Where and when; every one that is given must hold."""
+class Filters(Filtered):
+    """Which snippets; every filter that is given must hold. Further fields are filters that plugins offer."""
 
-    tags: Annotated[
-        Annotated[list[Tag], Field(min_length=1)] | None,
-        Field(description="Only with all of these tags."),
-    ] = None
     source_types: Annotated[
-        Annotated[list[SourceType], Field(min_length=1)] | None,
+        list[SourceType] | None,
         Field(description="Only from these types of source."),
-    ] = None
-    created_after: Annotated[
-        Annotated[Text, AfterValidator(_after)] | None,
-        Field(description="Not before this time, such as 2026-01-31."),
-    ] = None
-    created_before: Annotated[
-        Annotated[Text, AfterValidator(_before)] | None, Field(description="Before this time.")
     ] = None
     path_prefix: Annotated[
         Annotated[Text, Field(min_length=1, max_length=4096)] | None,
@@ -61,11 +44,21 @@ class ResearchIn(Question):
     ]
     filters: Annotated[
         Filters | None,
-        Field(
-            description="tags, source_types, created_after, created_before, path_prefix; all must hold."
-        ),
+        Field(description="Only snippets that all of these select."),
     ] = None
     limit: Annotated[int, Field(ge=1, le=100, description="How many snippets, 1 to 100.")] = 20
+
+
+def research_model(plugins: Plugins) -> type[ResearchIn]:
+    """Return the model of a search with every filter that plugins offer."""
+    return _research_model(with_filters("ResearchFilters", Filters, plugins, "chunks"))
+
+
+@functools.lru_cache(maxsize=8)
+def _research_model(filters: Any) -> type[ResearchIn]:
+    words = "Only snippets that all of these select."
+    field: Any = (Annotated[filters | None, Field(description=words)], None)
+    return create_model("ResearchSearch", __base__=ResearchIn, filters=field)
 
 
 class Result(Model):

@@ -15,7 +15,7 @@ SEARCH: Operation[ResearchIn, ResearchOut] = Operation(
     "research.search",
     "research.search",
     Http("POST", "/research/search"),
-    input="kb_research.models:ResearchIn",
+    input="kb_research.models:research_model",
     output="kb_research.models:ResearchOut",
     help="Search the knowledge base and every other source for snippets that can be added. The search is kept.",
     command=Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from kb_knowledge.api import NewChunk
 from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource
 from kb_framework.errors import KBError, StoreUnusable, WrongType
 from kb_framework.paging import PageIn
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import now
@@ -33,6 +34,8 @@ from kb_research.suggest import suggest
 from kb_research.tables import saved_items
 
 STORE = "store"
+# The filters of a source that does not say which it applies: those with a field of `ResearchQuery`.
+_KNOWN = frozenset({"tags", "created_after", "created_before"})
 
 
 class ResearchService:
@@ -40,6 +43,7 @@ class ResearchService:
         self,
         store: Store,
         plugins: Plugins,
+        selector: Selector,
         limiter: Limiter,
         build: Callable[[str, str], Any],
         settings: ResearchSettings,
@@ -47,6 +51,7 @@ class ResearchService:
     ) -> None:
         self._store = store
         self._plugins = plugins
+        self._selector = selector
         self._limiter = limiter
         self._build = build
         self._settings = settings
@@ -58,13 +63,17 @@ class ResearchService:
         self._limiter.take(
             "research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)]
         )
-        query = _query(wanted, actor)
+        query = self._query(wanted, actor)
         results: list[Result] = []
         lost: list[str] = []
         unusable: StoreUnusable | None = None
         for item in self._plugins.registry(ResearchSource):
             try:
-                found = _checked(self._source(item.name).search(query))
+                source = self._source(item.name)
+                if unknown := query.filters.keys() - _filters_of(source):
+                    lost.append(f"{item.name} was left out: it has no filter {min(unknown)}")
+                    continue
+                found = _checked(source.search(query))
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 plugin = self._plugins.registry(ResearchSource).plugin_of(item.name)
                 known = isinstance(error, KBError)
@@ -114,6 +123,21 @@ class ResearchService:
         values = wanted.model_dump()
         added = self._adding.add(NewChunk(text=values.pop("snippet_text"), **values), actor)
         return SnippetAdded(**added._asdict())
+
+    def _query(self, wanted: ResearchIn, actor: Actor) -> ResearchQuery:
+        filters = wanted.filters or Filters()
+        chosen = self._selector.named(filters, "chunks").filters
+        return ResearchQuery(
+            wanted.query,
+            actor,
+            wanted.limit,
+            tuple(chosen.get("tags") or ()),
+            tuple(filters.source_types or ()),
+            chosen.get("created_after"),
+            chosen.get("created_before"),
+            filters.path_prefix,
+            chosen,
+        )
 
     def _source(self, name: str) -> Any:
         if name not in self._sources:
@@ -184,22 +208,13 @@ def _checked(found: Any) -> list[ResearchResult]:
     return list(found)
 
 
+def _filters_of(source: Any) -> Set[str]:
+    """Return the filters that a source applies."""
+    return getattr(source, "filters", None) or _KNOWN
+
+
 def _who(actor: Actor) -> str:
     return f"{actor.organization_id}/{actor.user_id}"
-
-
-def _query(wanted: ResearchIn, actor: Actor) -> ResearchQuery:
-    filters = wanted.filters or Filters()
-    return ResearchQuery(
-        wanted.query,
-        actor,
-        wanted.limit,
-        tuple(filters.tags or ()),
-        tuple(filters.source_types or ()),
-        filters.created_after,
-        filters.created_before,
-        filters.path_prefix,
-    )
 
 
 def _result(source: str, item: ResearchResult, score: float) -> Result:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from kb_documents.api import has_all_tags
 
-from kb_framework.api import ResearchQuery, ResearchResult, RetrievalQuery
+from kb_framework.api import ResearchQuery, ResearchResult, RetrievalQuery, Selection
 from kb_framework.pipelines.retrieval import Retrieval
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import citation
 from kb_framework.storage.sql import among
@@ -28,43 +28,44 @@ _KIND = [sa.literal_column(f"chunks.{name}").label(name) for name in ("chunk_kin
 
 
 class StoreSource:
-    def __init__(self, store: Store, plugins: Plugins, retrieval: Retrieval) -> None:
+    def __init__(
+        self, store: Store, plugins: Plugins, selector: Selector, retrieval: Retrieval
+    ) -> None:
         self._store = store
+        self._selector = selector
         self._plugins = plugins
         self._retrieval = retrieval
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(item.name for item in self._selector.offered("chunks"))
 
     def search(self, query: ResearchQuery) -> list[ResearchResult]:
         names = [item.name for item in self._plugins.retrievers]
         retrievers = _PAIR if set(_PAIR) <= set(names) else tuple(names)
         if not retrievers:
             return []
-        asked = RetrievalQuery(
-            query.text,
-            query.actor,
-            max(_POOL, query.limit),
-            retrievers,
-            "research",
-            _condition(query),
-        )
+        limit = max(_POOL, query.limit)
         with self._store.read(query.actor.organization_id) as tx:
+            condition = self._condition(tx, query)
+            asked = RetrievalQuery(
+                query.text, query.actor, limit, retrievers, "research", condition
+            )
             hits = self._retrieval.search(asked, tx).hits[: query.limit]
             rows = _rows(tx, [hit.chunk for hit in hits])
         return [_result(rows[hit.chunk], hit.score) for hit in hits if hit.chunk in rows]
 
-
-def _condition(query: ResearchQuery) -> sa.ColumnElement[bool] | None:
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.tags:
-        conditions.append(has_all_tags(list(query.tags)))
-    if query.source_types:
-        conditions.append(among(_source_type(), list(query.source_types)))
-    if query.created_after is not None:
-        conditions.append(chunks.c.created_at >= query.created_after)
-    if query.created_before is not None:
-        conditions.append(chunks.c.created_at < query.created_before)
-    if query.path_prefix is not None:
-        conditions.append(documents.c.path.startswith(query.path_prefix, autoescape=True))
-    return sa.and_(*conditions) if conditions else None
+    def _condition(self, tx: Tx, query: ResearchQuery) -> sa.ColumnElement[bool] | None:
+        conditions: list[sa.ColumnElement[bool]] = []
+        if query.filters:
+            chosen = Selection(query.filters)
+            conditions.append(self._selector.condition(chosen, tx, "chunks"))
+        if query.source_types:
+            conditions.append(among(_source_type(), list(query.source_types)))
+        if query.path_prefix is not None:
+            conditions.append(documents.c.path.startswith(query.path_prefix, autoescape=True))
+        return sa.and_(*conditions) if conditions else None
 
 
 def _source_type() -> sa.ColumnElement[Any]:

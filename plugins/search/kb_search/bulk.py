@@ -15,10 +15,12 @@ from kb_models.api import NO_EMBEDDING, Embedding
 from kb_framework.api import Actor
 from kb_framework.errors import EmbedderUnavailable, InternalError, InvalidInput, KBError
 from kb_framework.nesting import MAX_DEPTH, cut, is_deeper
+from kb_framework.plugins import Plugins
 from kb_framework.storage.store import Store, Tx
 from kb_framework.validation import validate
 from kb_framework.wire import ErrorV1
 from kb_search.budget import Draft, cost, fit, unlimited
+from kb_search.inputs import search_model
 from kb_search.models import (
     MAX_QUERIES,
     BulkCounts,
@@ -51,9 +53,14 @@ class _Query:
 
 class BulkSearchService:
     def __init__(
-        self, store: Store, search: SearchService, embedding: Embedding = NO_EMBEDDING
+        self,
+        store: Store,
+        search: SearchService,
+        plugins: Plugins,
+        embedding: Embedding = NO_EMBEDDING,
     ) -> None:
         self._store = store
+        self._plugins = plugins
         self._search = search
         self._embedding = embedding
         # How many seconds of work a query was in the call before. Of the first call nothing is known.
@@ -66,9 +73,10 @@ class BulkSearchService:
             raise InvalidInput(f"queries: max {MAX_QUERIES} items", field="queries")
         # A query is told back as it came, but for what no answer could hold.
         queries = [_Query(cut(given, MAX_DEPTH + 1)) for given in asked.queries]
+        model = search_model(self._plugins)
         for query in queries:
             try:
-                query.wanted = _validated(query.given)
+                query.wanted = _validated(query.given, model)
             except KBError as error:
                 query.error = error
         valid = [query for query in queries if query.wanted]
@@ -189,14 +197,14 @@ class BulkSearchService:
 _ITEM = cost({"schema_version": "bulk_search_item.v1", "response": None, "error": None})
 
 
-def _validated(given: Any) -> SearchIn:
+def _validated(given: Any, model: type[SearchIn]) -> SearchIn:
     if is_deeper(given, MAX_DEPTH):
         raise InvalidInput(
             f"query: must not be nested more than {MAX_DEPTH} levels deep", field="query"
         )
     if not isinstance(given, dict):
         raise InvalidInput('a search must be an object: {"query": "…"}', field="query")
-    return validate(SearchIn, given)
+    return validate(model, given)
 
 
 def _item(query: _Query) -> BulkSearchItem:

@@ -13,7 +13,7 @@ import json
 import struct
 
 from kb_framework.errors import InvalidCursor, StaleCursor
-from kb_search.models import BOUND, SearchIn
+from kb_search.models import UNBOUND, SearchIn
 
 # Version, hits shown, corpus revision.
 _HEAD = struct.Struct(">BIQ")
@@ -25,7 +25,11 @@ _SIGNATURE = 14
 
 def search_digest(wanted: SearchIn, organization_id: str) -> bytes:
     """What tells one search from another."""
-    bound = {name: value for name in BOUND if (value := getattr(wanted, name)) is not None}
+    bound = {
+        name: value
+        for name in type(wanted).model_fields
+        if name not in UNBOUND and (value := getattr(wanted, name)) is not None
+    }
     text = json.dumps([organization_id, bound], sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST).digest()
 

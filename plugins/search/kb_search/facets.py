@@ -7,54 +7,41 @@ documents of the candidates that were found by meaning, of which there is no end
 from __future__ import annotations
 
 import sqlalchemy as sa
+from kb_documents.api import count_values
 from kb_text.api import text_query
 
 from kb_framework.api import RetrievalQuery
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, document_tags, documents
+from kb_framework.storage.tables import chunks, documents
 from kb_search.models import FacetOut, FacetsOut
 
-_FIELDS = ("doc_type", "lang", "media")
-# How many values of one kind are told; the most frequent come first.
+_BY = ("tag", "doc_type", "lang", "media")
+# How many values of each are returned, the most frequent first.
 _VALUES = 100
 
 
 def count_facets(tx: Tx, query: RetrievalQuery, found: list[int]) -> FacetsOut:
-    """The counts over what a query, narrowed, matches by words, and over the chunks that were `found`."""
-    matching = among(chunks.c.seq, found)
-    if "lexical" in query.retrievers:
-        wanted = text_query(query.expression or query.text)
-        matching = sa.or_(matching, tx.text.matches(wanted, chunks.c.seq))
-    allowed = [tx.owns(chunks), matching, *([] if query.condition is None else [query.condition])]
+    """Return the counts over what a query, narrowed, matches by words, and over the chunks that were `found`."""
     matched = (
         sa.select(chunks.c.document_id.label("id"))
         .distinct()
         .join(documents, documents.c.id == chunks.c.document_id)
+        .where(*matching(tx, query, found))
     )
-    # It is read five times; evaluated once.
-    once = matched.where(*allowed).cte("matched")
-    rows = [sa.select(sa.literal("documents"), sa.null(), sa.func.count()).select_from(once)]
-    for name in _FIELDS:
-        column = documents.c[name]
-        rows.append(
-            sa.select(sa.literal(name), column, sa.func.count())
-            .join(once, once.c.id == documents.c.id)
-            .group_by(column)
-        )
-    tag = document_tags.c.tag
-    rows.append(
-        sa.select(sa.literal("tag"), tag, sa.func.count())
-        .join(once, once.c.id == document_tags.c.document_id)
-        .group_by(tag)
-    )
-    counts: dict[str, list[FacetOut]] = {name: [] for name in (*_FIELDS, "tag")}
-    total = 0
-    for name, value, count in tx.execute(sa.union_all(*rows)):
-        if name == "documents":
-            total = count
-        else:
-            counts[name].append(FacetOut(value=value, count=count))
-    for values in counts.values():
-        values.sort(key=lambda item: (-item.count, item.value or ""))
-    return FacetsOut(documents=total, **{name: values[:_VALUES] for name, values in counts.items()})
+    total, counts = count_values(tx, matched, _BY, _VALUES)
+    values = {
+        name: [FacetOut(value=item.value, count=item.count) for item in items]
+        for name, items in counts.items()
+    }
+    return FacetsOut(documents=total, **values)
+
+
+def matching(tx: Tx, query: RetrievalQuery, found: list[int]) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that a chunk matches a narrowed query by its words, or is among the chunks that were found."""
+    matches = among(chunks.c.seq, found)
+    if "lexical" in query.retrievers:
+        wanted = text_query(query.expression or query.text)
+        matches = sa.or_(matches, tx.text.matches(wanted, chunks.c.seq))
+    narrowed = [] if query.condition is None else [query.condition]
+    return [tx.owns(chunks), matches, *narrowed]

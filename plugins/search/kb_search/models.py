@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from kb_framework.pipelines.selection import Filtered
+from kb_framework.times import Time
 from kb_framework.validation import Body, Id, Model, Question, Tag, Text
 from kb_framework.wire import ErrorV1
 
@@ -24,30 +25,17 @@ def _not_blank(text: str) -> str:
     return text
 
 
-def parse_time(text: str) -> str:
-    """A date or time as the store writes times. Without a zone it is UTC."""
-    try:
-        time = datetime.fromisoformat(text)
-        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(
-            "must be a date or time in ISO 8601, like 2026-01-31 or 2026-01-31T12:00:00Z"
-        ) from None
-    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 Query = Annotated[
     Text,
     Field(max_length=_LONGEST_QUERY, description="What to look for."),
     AfterValidator(_not_blank),
 ]
 Name = Annotated[Text, Field(max_length=_LONGEST_NAME)]
-Time = Annotated[Name, AfterValidator(parse_time)]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class SearchIn(Question):
-    """A search. Filters are combined with AND; an empty list is no filter."""
+class SearchIn(Filtered):
+    """A search. Filters are combined with AND; an empty list is no filter. Further fields are filters that plugins offer."""
 
     query: Query
     mode: Annotated[Mode, Field(description="By words, by meaning, or both.")] = "hybrid"
@@ -72,6 +60,10 @@ class SearchIn(Question):
     facets: Annotated[
         bool, Field(description="Count the matching documents by tag, type, language and media.")
     ] = False
+    group: Annotated[
+        Literal["document"] | None,
+        Field(description="`document`: one hit per document; `more` counts its other matches."),
+    ] = None
     tag: Annotated[list[Tag] | None, Field(description="Has ANY of these tags.")] = None
     tags: Annotated[list[Tag] | None, Field(description="Has ALL of these tags.")] = None
     tags_match: Annotated[
@@ -99,8 +91,8 @@ class SearchIn(Question):
     doc_type: Annotated[Name | None, Field(description="Is of this type.")] = None
 
 
-# What decides which hits there are and in which order: a cursor is bound to these.
-BOUND = frozenset(SearchIn.model_fields) - {
+# A cursor is bound to all fields but these, which do not decide which hits there are and in which order.
+UNBOUND = {
     "k",
     "max_tokens",
     "snippet_chars",
@@ -179,6 +171,13 @@ class HitOut(Wire):
     ] = None
     source_title: Annotated[
         str | None, Field(description="The title of that source.", exclude_if=_is_absent)
+    ] = None
+    more: Annotated[
+        int | None,
+        Field(
+            description="With `group`: how many more chunks of the document match.",
+            exclude_if=_is_absent,
+        ),
     ] = None
     snippet_ref: Annotated[
         int | None,

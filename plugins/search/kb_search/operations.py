@@ -16,7 +16,7 @@ SEARCH: Operation[SearchIn, SearchOut] = Operation(
     "search.search",
     READ,
     Http("POST", "/search", errors="v1"),
-    input="kb_search.models:SearchIn",
+    input="kb_search.inputs:search_model",
     output="kb_search.models:SearchOut",
     help="Search the knowledge base.",
 )

@@ -32,10 +32,12 @@ def kb_wire_objects() -> list[api.WireObject]:
         "bulk_search_item.v1": "BulkSearchItem",
         "bulk_search_response.v1": "BulkSearchOut",
         "bulk_search_summary.v1": "BulkSearchSummary",
-        "search_request.v1": "SearchIn",
         "bulk_search_request.v1": "BulkSearchIn",
     }
-    return [api.WireObject(name, f"kb_search.models:{model}") for name, model in names.items()]
+    return [
+        api.WireObject("search_request.v1", "kb_search.inputs:search_model"),
+        *(api.WireObject(name, f"kb_search.models:{model}") for name, model in names.items()),
+    ]
 
 
 @hookimpl

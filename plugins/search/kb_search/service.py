@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from kb_text.api import text_query
 from kb_framework.api import Actor, Hit, RetrievalQuery
 from kb_framework.errors import KBError, NotFound
 from kb_framework.pipelines.retrieval import Retrieval, Retrieved
+from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import citation, hit_columns
-from kb_framework.storage.hints import why_empty
 from kb_framework.storage.sql import among, among_given
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, document_tags, documents
@@ -25,7 +25,8 @@ from kb_framework.validation import made
 from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest
 from kb_search.facets import count_facets
-from kb_search.filters import condition, filter_key, filters_of
+from kb_search.filters import condition, filter_key, filters_of, names_of
+from kb_search.grouping import count_others, learn_documents
 from kb_search.models import (
     FacetsOut,
     HitOut,
@@ -64,6 +65,8 @@ class Page:
 
     wanted: SearchIn
     hits: list[Hit]
+    # Where hits are grouped: how many more chunks of each hit's document match, by the hit's chunk.
+    others: dict[int, int] | None
     shown_before: int
     more: bool
     revision: int
@@ -93,7 +96,11 @@ class _Search:
     # Why there is no vector.
     problem: KBError | None
     found: Retrieved | None = None
+    # The query as plugins narrowed it, before documents that were found are left out of it.
+    narrowed: RetrievalQuery | None = None
     ranking: Sequence[Hit] = ()
+    # Where hits are grouped: the document of each chunk.
+    document_of: dict[int, int] = field(default_factory=dict)
     error: Exception | None = None
 
     def take(self, found: Retrieved | Exception) -> None:
@@ -101,6 +108,7 @@ class _Search:
             self.error = found
             return
         self.found = found
+        self.narrowed = self.narrowed or found.query
         if not self.ranking:
             self.ranking = found.hits
         else:
@@ -112,15 +120,29 @@ class _Search:
         return self.before + self.wanted.k
 
     @property
+    def shown(self) -> Sequence[Hit]:
+        """The hits as they are shown: all, or the best one of each document."""
+        if not self.wanted.group:
+            return self.ranking
+        best: dict[int, Hit] = {}
+        for hit in self.ranking:
+            if (document := self.document_of.get(hit.chunk)) is not None:
+                best.setdefault(document, hit)
+        return list(best.values())
+
+    @property
     def needs_more(self) -> bool:
-        if self.error or not self.found or len(self.ranking) > self.end:
+        if self.error or not self.found or len(self.shown) > self.end:
             return False
         return any(len(items) >= self.query.limit for items in self.found.lists.values())
 
 
 class SearchService:
-    def __init__(self, store: Store, retrieval: Retrieval, plugins: Plugins) -> None:
+    def __init__(
+        self, store: Store, retrieval: Retrieval, plugins: Plugins, selector: Selector
+    ) -> None:
         self._store = store
+        self._selector = selector
         self._retrieval = retrieval
         self._plugins = plugins
 
@@ -184,7 +206,7 @@ class SearchService:
         found: list[Page | Exception | None] = [failed.get(number) for number in range(len(asked))]
         for search in searches:
             try:
-                found[search.number] = _page(tx, search, revision, spent, self._plugins)
+                found[search.number] = _page(tx, search, revision, spent, self._selector)
             except Exception as error:  # noqa: BLE001 - as above
                 found[search.number] = error
         return [page for page in found if page is not None]
@@ -280,9 +302,9 @@ class SearchService:
     ) -> RetrievalQuery:
         retrievers = ("lexical", "vector") if wanted.mode == "hybrid" else (wanted.mode,)
         # The same filters are the same condition, so that searches which have them in common look at it once.
-        key = filter_key(wanted)
+        key = filter_key(wanted, self._selector)
         if key not in conditions:
-            conditions[key] = condition(wanted, self._plugins, tx)
+            conditions[key] = condition(wanted, self._selector, tx)
         where = conditions[key]
         limit = _POOL if len(retrievers) > 1 else _ALONE
         query = RetrievalQuery(wanted.query, actor, limit, retrievers, purpose, where)
@@ -304,9 +326,19 @@ class SearchService:
             answers = self._retrieval.search_all([search.query for search in pending], tx)
             for search, found in zip(pending, answers, strict=True):
                 search.take(found)
+            for search in pending:
+                if search.wanted.group:
+                    learn_documents(tx, search.ranking, search.document_of)
             pending = [search for search in pending if search.needs_more]
             for search in pending:
                 search.query = search.query._replace(limit=search.query.limit * _GROWTH)
+                if search.wanted.group:
+                    # However many chunks of these match, others are found next.
+                    others = ~among(chunks.c.document_id, set(search.document_of.values()))
+                    where = search.query.condition
+                    search.query = search.query._replace(
+                        condition=others if where is None else sa.and_(where, others)
+                    )
 
     @cached_property
     def _rows_of_hits(self) -> sa.Select:
@@ -336,23 +368,27 @@ class SearchService:
             )
 
 
-def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, plugins: Plugins) -> Page:
+def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, selector: Selector) -> Page:
     wanted, found, ranking = search.wanted, search.found, search.ranking
-    if search.error or not found:
+    if search.error or not found or not search.narrowed:
         raise search.error or AssertionError("nobody was asked")
     if search.problem is not None:
         found.degraded["vector"] = search.problem.message
     facets = (
-        count_facets(tx, found.query, [hit.chunk for hit in ranking]) if wanted.facets else None
+        count_facets(tx, search.narrowed, [hit.chunk for hit in ranking]) if wanted.facets else None
     )
     trace = _trace(tx, found, revision, milliseconds) if wanted.trace else None
-    hits, more = list(ranking[search.before : search.end]), len(ranking) > search.end
+    shown = search.shown
+    hits, more = list(shown[search.before : search.end]), len(shown) > search.end
+    others = count_others(tx, search.narrowed, ranking, hits) if wanted.group else None
     hint = _hint(found)
     if not ranking:
-        hint = "; ".join(filter(None, (hint, why_empty(tx, filters_of(wanted, plugins))))) or None
+        why = selector.why_empty(tx, filters_of(wanted, selector), "chunks", names=names_of(wanted))
+        hint = "; ".join(filter(None, (hint, why))) or None
     return Page(
         wanted,
         hits,
+        others,
         search.before,
         more,
         revision,
@@ -446,6 +482,7 @@ def _draft(page: Page, rank: int, hit: Hit, chunk: _Described) -> Draft:
         "rank": rank,
         "score": hit.score,
         "score_kind": _SCORE_KINDS[mode],
+        "more": None if page.others is None else page.others.get(hit.chunk, 0),
         "retrieval": made(RetrievalOut, retrieval),
     }
     out = made(HitOut, own | chunk.fields, chunk.more)
