@@ -34,6 +34,7 @@ from kb_framework.api.descriptors import Reranker as Reranker
 from kb_framework.api.descriptors import ResearchSource as ResearchSource
 from kb_framework.api.descriptors import Retriever as Retriever
 from kb_framework.api.descriptors import Routes as Routes
+from kb_framework.api.descriptors import Seldom as Seldom
 from kb_framework.api.descriptors import SelectionFilter as SelectionFilter
 from kb_framework.api.descriptors import Service as Service
 from kb_framework.api.descriptors import SettingsSection as SettingsSection

@@ -194,7 +194,7 @@ class SelectionFilter(NamedTuple):
     `chunks` too. It may also take `tx`, `plugins` and `selector`, by name. The annotation is the field's type in bodies,
     flags and tool parameters. Operations on chunks take both: a document's filter selects the chunks of the documents that
     match. With `lifts`, a filter over chunks is also one of documents: those that have such a chunk. Its condition is then
-    over `chunks` alone.
+    over `chunks` alone. With `seldom`, MCP tools describe it among others in one parameter, since models pay for each.
     """
 
     name: str
@@ -203,6 +203,11 @@ class SelectionFilter(NamedTuple):
     flag: str = ""
     over: Over = "documents"
     lifts: bool = False
+    seldom: bool = False
+
+
+class Seldom(NamedTuple):
+    """In a field's `Annotated`: a tool takes it inside of its parameter `filters`, where it has that."""
 
 
 class Flag(NamedTuple):

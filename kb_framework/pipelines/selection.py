@@ -13,7 +13,16 @@ from typing import Annotated, Any, NamedTuple, get_args
 import sqlalchemy as sa
 from pydantic import BaseModel, Field, create_model, model_validator
 
-from kb_framework.api import Actor, Flag, MutationKind, Over, Selection, SelectionFilter, resolve
+from kb_framework.api import (
+    Actor,
+    Flag,
+    MutationKind,
+    Over,
+    Seldom,
+    Selection,
+    SelectionFilter,
+    resolve,
+)
 from kb_framework.errors import InvalidInput, PluginFailed
 from kb_framework.messages import shown
 from kb_framework.plugins import Plugins, Registry
@@ -206,8 +215,8 @@ def _with_filters(
 
 def filter_field(item: SelectionFilter, function: Callable[..., Any]) -> Any:
     """Return a filter as an optional field for `pydantic.create_model`."""
-    flag = (Flag(item.flag),) if item.flag else ()
-    return Annotated[_taken(function) | None, Field(description=item.help), *flag], None
+    more = [*([Flag(item.flag)] if item.flag else []), *([Seldom()] if item.seldom else [])]
+    return Annotated[_taken(function) | None, Field(description=item.help), *more], None
 
 
 # Fields of every bulk body, command or tool, which no filter and no operation may take.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.edges.cli.app import run
 from kb_framework.edges.mcp.tools import bind_tools
-from kb_framework.errors import EngineError
+from kb_framework.errors import EngineError, InvalidInput
 from kb_framework.operations import input_model
 from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
@@ -206,8 +208,33 @@ def test_each_filter_is_a_parameter_of_every_request_and_tool_that_selects(kb_ho
         assert operation is not None
         assert set(SELECTED) <= set(input_model(plugins, operation).model_fields), operation.name
         if operation.tool:
-            schema = tools[operation.tool.name].description.input_schema
-            assert set(SELECTED) <= set(schema["properties"]), operation.name
+            offered = described(tools[operation.tool.name].description.input_schema)
+            assert set(SELECTED) <= offered, operation.name
+
+
+def described(schema: dict[str, Any]) -> set[str]:
+    """Return the parameters of a tool with those that its parameter `filters` lists."""
+    listed = schema["properties"]["filters"]["description"].partition(": ")[2].rstrip(".")
+    return {*schema["properties"], *re.split(r"[\[\]=,]\S*\s*", listed)}
+
+
+def test_a_tool_takes_filters_beside_its_other_parameters_and_inside_of_filters(
+    collection: Collection,
+) -> None:
+    tool = bind_tools(Plugins(read_bootstrap()), "admin")["kb_chunks_list"]
+    found = []
+    for given in (
+        {"any_tags": ["old"], "on_hold": False},
+        {"filters": {"any_tags": ["old"]}, "on_hold": False},
+        {"filters": '{"any_tags": ["old"], "on_hold": false}'},
+    ):
+        answer = tool.function(collection.engine, **tool.arguments(given))
+        found.append([item["document_id"] for item in answer["data"]])
+
+    assert found == [[1], [1], [1]]
+    for given in ({"filters": {"nosuch": 1}}, {"filters": 3}, {"filters": {"page": 1}, "page": 1}):
+        with pytest.raises((InvalidInput, ValidationError)):
+            tool.arguments(given)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from kb_framework.api import Operation, Profile, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.arguments import parsed
 from kb_framework.edges.mcp.schemas import input_schema
+from kb_framework.edges.mcp.seldom import described, seldom
 from kb_framework.operations import input_model, type_of
 from kb_framework.pipelines.selection import check_contributions
 from kb_framework.plugins import Plugins
@@ -41,7 +42,7 @@ class BoundTool:
         return self.tool.permission
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return parsed(self.parameters, given, {}, ())
+        return parsed(self.parameters, given, {}, seldom(self.parameters))
 
 
 def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
@@ -117,7 +118,7 @@ def _description(tool: Tool, model: type[BaseModel], words: str) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=words,
-        input_schema=input_schema(model),
+        input_schema=input_schema(described(model)),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only,
             destructive_hint=tool.destructive,

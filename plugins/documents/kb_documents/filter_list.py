@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from kb_framework.api import Over, SelectionFilter
 
+# MCP tools describe these one by one.
+_FREQUENT = {"document_ids", "tags", "doc_type", "from_id", "to_id"}
+
 
 def _named(
     name: str, help: str, flag: str = "", over: Over = "documents", target: str = ""
 ) -> SelectionFilter:
     function = target or f"kb_documents.filters:{name}"
-    return SelectionFilter(name, function, help, flag, over, lifts=over == "chunks")
+    return SelectionFilter(
+        name, function, help, flag, over, lifts=over == "chunks", seldom=name not in _FREQUENT
+    )
 
 
 FILTERS = [
