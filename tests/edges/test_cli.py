@@ -222,6 +222,11 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "tags": ("tags",),
         "tags rename": ("tags", "rename", "json", "json-2"),
         "tags merge": ("tags", "merge", "json-2", "--into", "json-3", "--yes", "--force"),
+        "facets": ("facets",),
+        "views save": ("views", "save", "mine", "--tags", "json-3"),
+        "views list": ("views", "list"),
+        "views show": ("views", "show", "mine"),
+        "views remove": ("views", "remove", "mine"),
         "folders": ("folders",),
         "jobs": ("jobs",),
         "jobs show": ("jobs", "show", "1"),
@@ -274,6 +279,7 @@ def json_commands(number: int, file: Path, chunk: str) -> dict[str, tuple[str, .
         "roles set": ("roles", "set", f"reader-{number}", "--permissions", "documents.read"),
         "roles remove": ("roles", "remove", f"reader-{number}"),
         "whoami": ("whoami",),
+        "sessions": ("sessions",),
         "audit": ("audit",),
         "schema": ("schema",),
         "doctor": ("doctor",),
@@ -339,6 +345,8 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
         "snapshots show",
         "db partition",
         "folders forget",
+        "console",
+        "sessions end",
     }
     # A key would close the server that these tests share.
     elsewhere |= {"keys create", "keys list", "keys revoke", "keys rotate", "users remove"}

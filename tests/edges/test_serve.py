@@ -715,14 +715,14 @@ def test_the_documentation_page_needs_no_other_host(server: RunningServer, ask: 
     assert "javascript" in kinds["js"]
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_the_documentation_is_where_one_looks_first(
-    server: RunningServer, ask: Any, path: str
+@pytest.mark.parametrize(("path", "place"), [("/", "/console"), ("/docs", "/schema/swagger")])
+def test_the_pages_and_their_documentation_are_where_one_looks_first(
+    server: RunningServer, ask: Any, path: str, place: str
 ) -> None:
     answer = ask(server.url, "GET", path)
 
     assert answer.status in {302, 307}
-    assert answer.headers["location"] == "/schema/swagger"
+    assert answer.headers["location"] == place
 
 
 @pytest.mark.parametrize(

@@ -364,7 +364,7 @@ class OldVersion(Migrations):
 
     def prepare(self) -> None:
         home = Path(os.environ["KB_DATA_DIR"])
-        home.mkdir(mode=0o700)
+        home.mkdir(mode=0o700, exist_ok=True)
         with tarfile.open(min(OLD_DATABASES.glob("*.tar.xz"))) as archive:
             archive.extractall(home, filter="data")
 
