@@ -125,6 +125,12 @@ class Conflict(KBError):
     http_status = 409
 
 
+class ViewInvalid(Conflict):
+    """A view whose filters cannot all be applied. It is refused, since without one of them it would select more."""
+
+    code = "view_invalid"
+
+
 class SafetyThresholdExceeded(KBError):
     code = "safety_threshold_exceeded"
     http_status = 409

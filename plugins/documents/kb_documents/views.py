@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from kb_documents.tables import saved_views
 from kb_documents.view_models import SaveViewIn, View, ViewIn, ViewPage, filters_model
 from kb_framework.api import Actor, Selection
-from kb_framework.errors import Conflict, InvalidInput, KBError, NotFound
+from kb_framework.errors import Conflict, InvalidInput, KBError, NotFound, ViewInvalid
 from kb_framework.messages import nearest
 from kb_framework.paging import PageIn
 from kb_framework.pipelines.selection import Selector
@@ -24,12 +24,6 @@ from kb_framework.validation import clean_tag, validate
 # A filter that is not one of a view's own: views are not nested.
 VIEW = "view"
 _MOST = 1000
-
-
-class ViewInvalid(Conflict):
-    """A view whose filters cannot all be applied. It is refused, since without one of them it would select more."""
-
-    code = "view_invalid"
 
 
 class ViewsService:
