@@ -1,8 +1,8 @@
 """A process that is killed at any moment loses nothing that was acknowledged and leaves nothing half done.
 
 Each scenario kills a real process (`SIGKILL`) at random moments of its work, then checks what is there, runs the command again,
-and checks that everything is as if it had never been killed. The moments are drawn around the one at which the work takes
-effect. One kill of each here; `tox -e soak` makes it a thousand in all, over both stores (`KB_SOAK_KILLS`).
+and checks that everything is as if it had never been killed. The moments are spread over the writes of an undisturbed run, and
+over its time. One kill of each here; `tox -e soak` makes it a thousand in all, over both stores (`KB_SOAK_KILLS`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -38,6 +39,8 @@ from kb_testing.postgres import Databases, postgres_folder, start_postgres
 
 # Nine scenarios on SQLite, eight on PostgreSQL.
 EACH = math.ceil(int(os.environ.get("KB_SOAK_KILLS", "17")) / 17)
+# Another one draws other moments.
+SEED = os.environ.get("KB_SOAK_SEED", "")
 FILES = 40 if "KB_SOAK_KILLS" in os.environ else 12
 OLD_DATABASES = Path(__file__).parents[1] / "store" / "databases"
 # Told by a doctor that has nothing to repair.
@@ -78,6 +81,13 @@ class Place:
         """Wait until the server of the database has ended what the killed process had sent."""
         if self.databases and self.url:
             self.databases.wait_until_unused(self.url)
+
+    def writes_of(self, pid: int, opened: ExitStack) -> FileWrites | LogBytes:
+        if self.url is None:
+            return FileWrites(pid)
+        # To another database: that of the test is replaced while nobody is connected to it.
+        server = urlunsplit(urlsplit(self.url)._replace(path="/postgres"))
+        return LogBytes(pid, opened.enter_context(psycopg.connect(server, autocommit=True)))
 
 
 @pytest.fixture
@@ -178,6 +188,10 @@ class Scenario(ABC):
     def again(self, number: int) -> list[str]:
         """The command that completes the work."""
         return self.command(number)
+
+    def marks(self) -> list[tuple[object, ...]]:
+        """Rows that the work changes besides documents, tags and chunks; how they are left is only counted."""
+        return []
 
     def harmless(self, problem: str) -> bool:
         """Found between the kill and the next run, and no harm."""
@@ -341,6 +355,9 @@ class Reindex(Scenario):
         if len(found) != 5:
             yield f"a search for vectors finds {len(found)} of 5"
 
+    def marks(self) -> list[tuple[object, ...]]:
+        return stored("SELECT index_name, active FROM embedding_spaces ORDER BY id")
+
     def harmless(self, problem: str) -> bool:
         return "reindex" in problem or is_orphan(problem)
 
@@ -356,6 +373,9 @@ class Migrations(Scenario):
     def command(self, number: int) -> list[str]:
         return ["list"]
 
+    def marks(self) -> list[tuple[object, ...]]:
+        return stored("SELECT plugin, version FROM kb_migrations ORDER BY plugin, version")
+
 
 class OldVersion(Migrations):
     """Opening a data folder of the first version. It holds a document whose chunk was deleted, and a file to be removed."""
@@ -369,38 +389,90 @@ class OldVersion(Migrations):
             archive.extractall(home, filter="data")
 
 
+class Clock:
+    """How far a command is, in seconds of CPU: they tell how far it is on a busy machine too."""
+
+    def __init__(self, pid: int) -> None:
+        # The clock of another process: see clock_getcpuclockid(3).
+        self._clock = (~pid << 3) | 2
+
+    def now(self) -> float:
+        return time.clock_gettime(self._clock)
+
+
+class FileWrites:
+    """How far a command is, in writes to files and pipes."""
+
+    def __init__(self, pid: int) -> None:
+        self._counters = Path(f"/proc/{pid}/io")
+
+    def now(self) -> float:
+        counters = dict(line.split(": ") for line in self._counters.read_text().splitlines())
+        return int(counters["syscw"])
+
+
+class LogBytes:
+    """How far a command is, in bytes of PostgreSQL's write-ahead log; nobody else uses the server."""
+
+    def __init__(self, pid: int, connection: psycopg.Connection) -> None:
+        self._process = Path(f"/proc/{pid}")
+        self._connection = connection
+        self._first = self._position()
+
+    def now(self) -> float:
+        if not self._process.exists():
+            raise ProcessLookupError
+        return self._position() - self._first
+
+    def _position(self) -> int:
+        asked = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
+        row = self._connection.execute(asked).fetchone()
+        assert row is not None
+        return row[0]
+
+
 class Chance:
-    """Draws the moments of kills: spread over the work, and moved to where nothing is done yet as often as everything is."""
+    """Draws the moments of kills, spread over all that the command does, from shortly before its first write to its last.
 
-    def __init__(self, seconds: float, seed: str) -> None:
-        self._random = random.Random(seed)
-        self._seconds = seconds
-
-    def moment(self) -> float:
-        return self._seconds * self._random.uniform(0.3, 1.2)
-
-    def learn(self, left: str) -> None:
-        self._seconds *= {"nothing": 1.15, "part": 1.0}.get(left, 0.87)
-
-
-def follow(command: Started, until: float = math.inf) -> float:
-    """Wait until a process has used so many seconds of CPU, or is gone; how many it was seen to have used.
-
-    Unlike time on a clock they tell how far it is, on a busy machine too.
+    About half of the moments are at a write. The others are times of its CPU, for what it does between writes.
     """
-    used = 0.0
-    # The clock of another process: see clock_getcpuclockid(3).
-    clock = (~command.pid << 3) | 2
-    with suppress(OSError):
-        while (used := time.clock_gettime(clock)) < until:
-            time.sleep(0.0005)
-    return used
+
+    def __init__(self, seed: str, work: list[tuple[float, float]]) -> None:
+        """`work` is what an undisturbed run was seen to have used: CPU and writes, moment for moment."""
+        self._random = random.Random(seed)
+        self._writes = work[-1][1]
+        self._begun = next(seconds for seconds, writes in work if writes)
+        self._seconds = work[-1][0]
+
+    def moment(self) -> tuple[float, float]:
+        """Kill when one of the two is reached: seconds of CPU, writes."""
+        if self._random.random() < 0.5:
+            return self._random.uniform(0.6 * self._begun, self._seconds), math.inf
+        return math.inf, self._random.uniform(1, self._writes)
 
 
-def measured(arguments: list[str]) -> float:
-    """How many seconds of CPU a command takes that is not killed."""
+def follow(
+    command: Started, place: Place, seconds: float = math.inf, writes: float = math.inf
+) -> list[tuple[float, float]]:
+    """Wait until a command has used so much, or is gone; what it was seen to have used, moment for moment."""
+    seen = [(0.0, 0.0)]
+    with suppress(OSError), ExitStack() as opened:
+        clock = Clock(command.pid)
+        counter = place.writes_of(command.pid, opened)
+        while seen[-1][0] < seconds and seen[-1][1] < writes:
+            now = (clock.now(), counter.now())
+            if now[1] != seen[-1][1]:
+                seen.append(now)
+            else:
+                seen[-1] = now
+            time.sleep(0.0002)
+    return seen
+
+
+def measured(arguments: list[str], place: Place) -> list[tuple[float, float]]:
+    """What a command uses that is not killed."""
     with shared().started(arguments) as command:
-        used = follow(command)
+        used = follow(command, place)
         done = command.finish()
     assert done.returncode == 0, done.stderr
     return used
@@ -465,16 +537,17 @@ def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
     before: dict[int, State] = {}
     after: dict[int, State] = {}
     chances: dict[int, Chance] = {}
+    unmarked: dict[int, list[tuple[object, ...]]] = {}
+    marked: dict[int, list[tuple[object, ...]]] = {}
     for number in {scenario.variant(number): number for number in range(EACH)}.values():
         kind = scenario.variant(number)
-        if name in ("migrations", "old version"):
-            # To look at it is to do it.
-            place.put_back()
-            before[kind] = look()
-        else:
-            before[kind] = look()
-            place.put_back()
-        chances[kind] = Chance(measured(scenario.command(number)), f"{name} {store} {EACH}")
+        unmarked[kind] = scenario.marks()
+        before[kind] = look()
+        # To look at an old one is to migrate it.
+        place.put_back()
+        seed = f"{name} {store} {EACH} {SEED}"
+        chances[kind] = Chance(seed, measured(scenario.command(number), place))
+        marked[kind] = scenario.marks()
         after[kind] = look()
         place.put_back()
     record = Record(name, store)
@@ -484,12 +557,13 @@ def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
     for number in range(EACH):
         kind = scenario.variant(number)
         with shared().started(scenario.command(number)) as command:
-            follow(command, chances[kind].moment())
+            follow(command, place, *chances[kind].moment())
             with suppress(ProcessLookupError):
                 command.kill()
             ended = command.finish()
         place.settle()
 
+        marks = scenario.marks()
         state = look()
         record.check(
             number,
@@ -498,14 +572,13 @@ def test_a_killed_command_loses_nothing_and_is_completed_by_running_it_again(
         record.check(number, scenario.wrong(state, before[kind], after[kind], number))
         left = (
             "nothing"
-            if same(state, before[kind])
+            if same(state, before[kind]) and marks == unmarked[kind]
             else "all"
-            if same(state, after[kind])
+            if same(state, after[kind]) and marks == marked[kind]
             else "part"
         )
         left = "finished" if ended.returncode >= 0 else left
         record.left[left] += 1
-        chances[kind].learn(left)
 
         again = shared().run(scenario.again(number), "")
         if again.returncode:
@@ -545,7 +618,7 @@ def test_a_killed_server_has_every_note_that_it_acknowledged(
 ) -> None:
     run("list")
     place.keep()
-    chance = random.Random(f"notes {store} {EACH}")
+    chance = random.Random(f"notes {store} {EACH} {SEED}")
     record = Record("notes", store)
 
     for number in range(EACH):
@@ -629,14 +702,14 @@ def children(process: int) -> list[int]:
 def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_on(
     kb_home: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    chance = random.Random(f"postgres {EACH}")
+    chance = random.Random(f"postgres {EACH} {SEED}")
     record = Record("postgresql", "postgres")
     with postgres_folder() as folder:
         postgres = Postgres(folder)
         monkeypatch.setenv("KB_DATABASE_URL", postgres.database)
         server = start_server()
         engine = Engine(HttpTransport(server.url))
-        acknowledged, attempted = [], []
+        acknowledged, attempted, sent = [], [], []
         try:
             for number in range(20):
                 note(engine, f"base {number}", "base")
@@ -647,6 +720,7 @@ def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_o
                     """Notes one by one, or a change of tags that is done to all or to none."""
                     while not done.is_set():
                         attempted.append(f"note {len(attempted)}")
+                        sent.append("note")
                         with suppress(KBError, OSError):
                             note(engine, attempted[-1], "noted")
                             acknowledged.append(attempted[-1])
@@ -656,11 +730,16 @@ def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_o
                                     change: [f"round {number}"],
                                     "force": True,
                                 }
+                                sent.append(change)
                                 engine.post("/bulk/tags", wanted)
 
                 worker = threading.Thread(target=work)
                 worker.start()
-                time.sleep(chance.uniform(0, 0.25))
+                # In the middle of one of its requests: a note, tags, tags.
+                enough = len(sent) + chance.randint(1, 6)
+                while len(sent) < enough and worker.is_alive():
+                    time.sleep(0.001)
+                time.sleep(chance.uniform(0, 0.06))
                 postgres.kill()
                 done.set()
                 postgres.start()
@@ -681,7 +760,12 @@ def test_a_killed_postgresql_has_all_that_was_acknowledged_and_its_engine_goes_o
                     len(state.documents),
                 ):
                     record.check(number, (f"the engine that was running says {health}",))
-                record.left["all" if tagged else "nothing"] += 1
+                last = {
+                    "note": attempted[-1] in state.documents,
+                    "add": tagged > 0,
+                    "remove": tagged == 0,
+                }
+                record.left["all" if last[sent[-1]] else "nothing"] += 1
         finally:
             stop_server(server)
             postgres.close()
