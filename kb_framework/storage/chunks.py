@@ -9,11 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.sql import visitors
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
+from kb_framework.errors import StoreUnusable
 from kb_framework.storage.sql import among, among_given
 from kb_framework.storage.tables import Json, chunks, documents
 
 if TYPE_CHECKING:
     from kb_framework.plugins import Plugins
+    from kb_framework.storage.contract import TextIndex, VectorIndex
     from kb_framework.storage.store import Tx
 
 FIELDS = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")
@@ -93,6 +95,22 @@ def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
     if about_documents:
         allowed = allowed.join(documents, documents.c.id == chunks.c.document_id)
     return allowed.where(query.condition)
+
+
+def has_chunks(tx: Tx, index: TextIndex | VectorIndex | None = None) -> bool:
+    """Return whether the organization has a chunk; with an index, whether it has one that is in the index."""
+    some = sa.select(chunks.c.seq).where(tx.owns(chunks))
+    if index is not None:
+        some = some.where(index.has(chunks.c.seq))
+    return tx.scalar(some.limit(1)) is not None
+
+
+def require_chunks(tx: Tx, index: TextIndex | VectorIndex, name: str) -> None:
+    """Refuse an index without any of the organization's chunks: that it finds nothing is no answer."""
+    if not has_chunks(tx, index) and has_chunks(tx):
+        raise StoreUnusable(
+            f"the {name} is damaged: it holds none of the chunks", hint="kb doctor --repair"
+        )
 
 
 def readable(plugins: Plugins, actor: Actor, tx: Tx) -> list[sa.ColumnElement[bool]]:

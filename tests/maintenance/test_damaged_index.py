@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from .conftest import doctor, fill
 
 Sql = Callable[..., list[tuple]]
 
-pytestmark = pytest.mark.sqlite_only("SQLite's own tables")
+sqlite_tables = pytest.mark.sqlite_only("SQLite's own tables")
 
 BOTH = [
     ["DELETE FROM chunks_fts_1_data", "DELETE FROM chunks_vec_1_vector_chunks00"],
@@ -31,6 +32,7 @@ BOTH = [
 ]
 
 
+@sqlite_tables
 @pytest.mark.parametrize("damage", BOTH, ids=lambda damage: "; ".join(damage))
 def test_a_search_with_damaged_indexes_is_an_error_on_every_surface(
     kb_home: Path, kb_run: Run, sql: Sql, damage: list[str]
@@ -67,6 +69,7 @@ def test_a_search_with_damaged_indexes_is_an_error_on_every_surface(
     assert json.loads(kb_run("search", "zebras", "--json").stdout)["hits"]
 
 
+@sqlite_tables
 def test_one_damaged_index_leaves_the_other_to_answer(kb_engine: Engine, sql: Sql) -> None:
     fill(kb_engine)
     sql("DELETE FROM chunks_fts_1_data")
@@ -76,3 +79,48 @@ def test_one_damaged_index_leaves_the_other_to_answer(kb_engine: Engine, sql: Sq
     assert found["hits"]
     assert "lexical was left out" in found["hint"]
     assert doctor(kb_engine)["status"] == "error"
+
+
+def emptied(mode: str) -> str:
+    """The statement that empties the index of a mode of search."""
+    text = "chunks_fts" if "KB_DATABASE_URL" in os.environ else "chunks_fts_1"
+    return f"DELETE FROM {text if mode == 'lexical' else 'chunks_vec_1'}"
+
+
+@pytest.mark.parametrize("mode", ["lexical", "vector"])
+def test_a_search_in_an_index_that_was_emptied_is_an_error_with_or_without_a_filter(
+    kb_engine: Engine, sql: Sql, mode: str
+) -> None:
+    fill(kb_engine)
+    sql(emptied(mode))
+
+    for asked in ({}, {"tags": ["marked"]}, {"path_glob": "nowhere/**"}):
+        with pytest.raises(EngineError, match="holds none of the chunks") as refused:
+            kb_engine.search("zebras", mode=mode, **asked)
+        assert (refused.value.http_status, refused.value.code) == (503, "store_unusable")
+        assert "kb doctor --repair" in (refused.value.hint or "")
+    # The other index still answers.
+    found = kb_engine.search("zebras")
+    assert found["hits"]
+    assert f"{mode} was left out" in found["hint"]
+    assert kb_engine.post("/doctor/repair")["status"] == "ok"
+    assert kb_engine.search("zebras", mode=mode)["hits"]
+
+
+def test_an_empty_knowledge_base_finds_nothing_without_an_error(kb_engine: Engine) -> None:
+    for mode in ("lexical", "vector", "hybrid"):
+        assert kb_engine.search("zebras", mode=mode)["hits"] == []
+
+
+def test_a_search_by_meaning_where_nothing_was_embedded_says_so(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_EMBEDDER", "none")
+    with connect() as engine:
+        fill(engine)
+    monkeypatch.delenv("KB_EMBEDDER")
+    with connect() as engine:
+        with pytest.raises(EngineError, match="no chunk has a vector") as refused:
+            engine.search("zebras", mode="vector")
+        assert "kb reindex" in (refused.value.hint or "")
+        assert "no chunk has a vector: kb reindex" in engine.search("zebras")["hint"]

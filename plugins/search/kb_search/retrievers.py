@@ -10,7 +10,7 @@ from kb_text.api import in_latin_letters, language_of, text_query
 from kb_framework.api import Candidate, RetrievalQuery
 from kb_framework.errors import EmbedderUnavailable
 from kb_framework.pipelines.columns import Candidates
-from kb_framework.storage.chunks import allowed_chunks
+from kb_framework.storage.chunks import allowed_chunks, has_chunks, require_chunks
 from kb_framework.storage.store import Tx
 from kb_framework.storage.text_query import Expression
 
@@ -40,6 +40,8 @@ class LexicalRetriever:
         for number, query in enumerate(queries):
             if query.expression is not None:
                 found[number] = self._matching(query, query.expression, tx)
+        if not any(found):
+            require_chunks(tx, tx.text, "full text")
         return found
 
     def _matching(self, query: RetrievalQuery, expression: Expression, tx: Tx) -> Candidates:
@@ -73,7 +75,10 @@ class VectorRetriever:
         found: list[Sequence[Candidate]] = [()] * len(queries)
         space = self._embedding.space(tx)
         if space is None:
+            if has_chunks(tx):
+                raise EmbedderUnavailable("no chunk has a vector", hint="kb reindex makes them")
             return found
+        index = tx.vector_index(space.index_name)
         for same in _alike(queries, expressions=True):
             query = queries[same[0]]
             allowed = None if query.condition is None else allowed_chunks(query, tx)
@@ -81,9 +86,11 @@ class VectorRetriever:
             if not (some := [number for number in same if any(vectors[number])]):
                 continue
             given = [vectors[number] for number in some]
-            lists = tx.vector_index(space.index_name).search(given, allowed, query.limit)
+            lists = index.search(given, allowed, query.limit)
             for number, columns in zip(some, lists, strict=True):
                 found[number] = Candidates(*columns)
+        if not any(found):
+            require_chunks(tx, index, "vector index")
         return found
 
     def _vectors(self, queries: Sequence[RetrievalQuery]) -> list[bytes]:
