@@ -106,3 +106,46 @@ def test_what_can_be_read_of_a_damaged_table_is_exported(
         total = engine.list_documents()["meta"]["total"]
         assert 30 <= total <= 60
         assert (total == 60) == (name != "documents")
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(10, "does not begin as"), (5000, "cut off"), (-4096, "cut off"), (None, "does not begin as")],
+)
+def test_a_database_of_which_nothing_can_be_read_names_what_brings_documents_back(
+    kb_home: Path, tmp_path: Path, kb_run: Run, left: int | None, said: str
+) -> None:
+    with connect() as engine:
+        fill(engine)
+    assert kb_run("backup", str(tmp_path / "backup.zip")).returncode == 0
+    database = kb_home / "kb.sqlite"
+    content = database.read_bytes()
+    database.write_bytes(bytes(len(content)) if left is None else content[:left])
+    for suffix in ("-wal", "-shm"):
+        database.with_name(f"kb.sqlite{suffix}").unlink(missing_ok=True)
+
+    for command in (
+        ("list",),
+        ("search", "zebras"),
+        ("export", str(tmp_path / "saved.kbz")),
+        ("doctor",),
+        ("doctor", "--repair"),
+    ):
+        told = kb_run(*command)
+        assert told.returncode == 3, command
+        words = told.stdout + told.stderr
+        assert said in words
+        # What has been tried, or cannot help, is not advised.
+        assert "rebuilds what can be" not in words
+        assert "save what can be read" not in words
+        assert "kb restore BACKUP --force" in words
+        assert "move kb.sqlite away" in words
+
+    if left == 5000:
+        database.rename(tmp_path / "moved.sqlite")
+        assert kb_run("doctor", "--repair").returncode == 0
+        assert kb_run("list").returncode == 0
+    else:
+        restored = kb_run("restore", str(tmp_path / "backup.zip"), "--force")
+        assert restored.returncode == 0, restored.stderr
+        assert "zebras" in kb_run("search", "zebras").stdout

@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import re
+import struct
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -214,6 +215,9 @@ class SqliteEngine:
                 )
         if code not in _EXPLANATIONS:
             return None
+        if code in _DAMAGE and (loss := _what_is_lost(self.path)):
+            # SQLite reads nothing of such a file, so neither a repair nor an export can.
+            return StoreUnusable(f"the database is damaged: {loss}", hint=_BEYOND_REPAIR)
         kind, message, hint = _EXPLANATIONS[code]
         return kind(message.format(reason=reason), hint=hint)
 
@@ -346,6 +350,28 @@ def _why_read_only(path: Path) -> str | None:
     return None
 
 
+def _what_is_lost(path: Path) -> str | None:
+    """Return why nothing can be read of a file that should be a database; None if its header and size are right."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEADER_BYTES)
+            size = file.seek(0, os.SEEK_END)
+    except OSError:
+        return None
+    if len(head) < _HEADER_BYTES or not head.startswith(b"SQLite format 3\0"):
+        return f"{path.name} does not begin as an SQLite database does"
+    page_size, pages = struct.unpack(">H", head[16:18])[0], struct.unpack(">I", head[28:32])[0]
+    whole = pages * (65536 if page_size == 1 else page_size)
+    return (
+        f"{path.name} is cut off, {size:,} of {whole:,} bytes are there" if size < whole else None
+    )
+
+
+_HEADER_BYTES = 100
+_BEYOND_REPAIR = (
+    "kb restore BACKUP --force brings a backup back; without one, move kb.sqlite away: "
+    "kb doctor --repair then sets the stored files aside, to be added again"
+)
 _PERMISSIONS = "check the permissions of the data folder and its files, and whether its disk is mounted read-only"
 # By SQLite's primary result code: the kind of error, what to tell, and what to do.
 _BUSY = (Busy, "another process is writing; try again", "KB_BUSY_TIMEOUT sets how long to wait")
@@ -355,6 +381,7 @@ _DAMAGED = (
     "the database is damaged: {reason}",
     "kb doctor --repair rebuilds what can be rebuilt; else restore a backup, or save what can be read with kb export",
 )
+_DAMAGE = (dbapi2.SQLITE_CORRUPT, dbapi2.SQLITE_NOTADB)
 _EXPLANATIONS: dict[int, tuple[type[KBError], str, str]] = {
     dbapi2.SQLITE_BUSY: _BUSY,
     dbapi2.SQLITE_LOCKED: _BUSY,
