@@ -102,9 +102,9 @@ class Bootstrap:
     def plugin_state_file(self) -> Path:
         return self.data_dir / "plugins.json"
 
-    def with_values(self, values: Mapping[str, str]) -> Bootstrap:
+    def with_values(self, values: Mapping[str, str], origin: str = "environment") -> Bootstrap:
         """Return the same settings with some changed, as if the environment said so."""
-        environment = Source("environment", {**self.sources[0].values, **values})
+        environment = Source(origin, {**self.sources[0].values, **values})
         data_dir = Path(values.get("KB_DATA_DIR") or self.data_dir)
         return _bootstrap((environment, *self.sources[1:]), data_dir, self.config_file)
 

@@ -212,6 +212,15 @@ class Plugins(HookCalls):
         found = (registry for registry in self._registries.values() if registry.kind is kind)
         return next(found, None) or Registry(kind.__name__.lower(), kind)
 
+    def names_of(self, noun: str) -> list[str]:
+        """Return the names of the contributions that a registry's noun stands for: "embedder"."""
+        return [
+            item.name
+            for registry in self._registries.values()
+            if registry.noun == noun
+            for item in registry
+        ]
+
     def _register(self) -> None:
         """Ask every active plugin for its contributions; whenever one fails, all over again without it.
 

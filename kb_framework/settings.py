@@ -130,9 +130,15 @@ class HostSettings(Section):
         [], description="Addresses of proxies whose X-Forwarded-For tells the caller's address."
     )
     search_reranker: str = Field(
-        "none", description="What orders the best hits of a hybrid search anew; 'none' for nothing."
+        "none",
+        description="What orders the best hits of a hybrid search anew; 'none' for nothing.",
+        json_schema_extra={"names": "reranker", "none": True},
     )
-    chunker: str = Field("structure", description="How text is cut into chunks.")
+    chunker: str = Field(
+        "structure",
+        description="How text is cut into chunks.",
+        json_schema_extra={"names": "chunker"},
+    )
     allowed_hosts: StringList = Field(
         [], description="Host names, beyond loopback, under which this engine is reached."
     )

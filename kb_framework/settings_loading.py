@@ -36,6 +36,9 @@ class Setting:
     value: Any
     origin: str
     description: str
+    # What it names, where it names something that plugins contribute, and whether "none" is a name too: "embedder".
+    names: str | None = None
+    may_be_none: bool = False
 
     @property
     def shown(self) -> Any:
@@ -202,6 +205,7 @@ def _load(
                 getattr(loaded, name),
                 origins.get(name, "default"),
                 info.description or "",
+                *_what_it_names(info),
             )
             for name, info in model.model_fields.items()
         ]
@@ -211,6 +215,13 @@ def _load(
         f"{prefix}{name.upper()}{whose} is {_shown(info, values.get(name))} ({places.get(name, 'default')}): {reason}; "
         f"allowed: {allowed_values(info)}"
     ) from None
+
+
+def _what_it_names(info: FieldInfo) -> tuple[str | None, bool]:
+    extra = info.json_schema_extra
+    if not isinstance(extra, dict) or not isinstance(names := extra.get("names"), str):
+        return None, False
+    return names, bool(extra.get("none"))
 
 
 def _culprit(model: type[Section], values: Mapping[str, Any]) -> str | None:

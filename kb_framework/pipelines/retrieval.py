@@ -81,7 +81,8 @@ class _Search:
         self.degraded[name] = (
             _words(error) if isinstance(error, KBError) else f"{name} search failed"
         )
-        log.warning("retriever %s failed: %s", name, self.degraded[name])
+        # The answer says so too.
+        log.info("retriever %s failed: %s", name, self.degraded[name])
 
     def refuse_emptiness(self) -> None:
         """Fail instead of finding nothing where every retriever failed, or one because of the database."""
@@ -330,7 +331,7 @@ class Retrieval:
             if not isinstance(error, KBError):
                 error = self._reranker.failed(error)
             degraded["rerank"] = _words(error)
-            log.warning("reranker %s failed: %s", self._reranker.name, degraded["rerank"])
+            log.info("reranker %s failed: %s", self._reranker.name, degraded["rerank"])
             return hits
         return [*first.values(), *(hit for hit in hits if hit.chunk not in first)]
 

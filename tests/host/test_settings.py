@@ -506,7 +506,11 @@ def test_a_setting_is_kept_and_the_rest_of_the_file_stays(
     [
         (["embeder", "none"], "did you mean embedder?"),
         (["bulk_safety_percent", "101"], "0 to 100"),
+        (["bulk_safety_percent", "x"], "(given to this command)"),
         (["log_level", "loud"], "debug | info | warning | error"),
+        (["embedder", "wordlama"], "there is no embedder 'wordlama'"),
+        (["chunker", "none"], "there are: "),
+        (["search_reranker", "best"], "late, none"),
         (["data_dir", "/x"], "KB_DATA_DIR"),
         (["engine_url", "http://me:hunter2@h"], "password"),
     ],

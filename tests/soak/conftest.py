@@ -13,6 +13,9 @@ _COLUMNS = ("scenario", "store", "kills", "nothing", "part", "all", "finished", 
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if hasattr(terminalreporter.config, "workerinput"):
+        # Of a run in several processes the first one has all reports.
+        return
     reports = [
         report
         for outcome in ("passed", "failed")

@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import sys
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -17,6 +17,9 @@ from kb_framework.edges.cli.console import Cli, pairs
 from kb_framework.errors import InvalidInput, KBError
 from kb_framework.plugins import Plugins
 from kb_framework.targets import did_you_mean, differences
+
+if TYPE_CHECKING:
+    from kb_framework.settings_loading import Setting
 
 # How many names of a kind are listed.
 _LISTED = 12
@@ -185,8 +188,11 @@ def _keep(cli: Cli, name: str, value: str | None) -> None:
     checked: Any = None
     if value is not None:
         # As if the environment said so: this validates it, and gives it its type.
-        tried = load_plugin_settings(cli.bootstrap.with_values({variable: value}), cli.plugins)
-        checked = next(item for item in tried.values if item.variable == variable).value
+        given = cli.bootstrap.with_values({variable: value}, "given to this command")
+        tried = load_plugin_settings(given, cli.plugins)
+        setting = next(item for item in tried.values if item.variable == variable)
+        _require_name(setting, cli.plugins)
+        checked = setting.value
         checked = checked if isinstance(checked, bool | int | float | list) else value
     before = config_file.read(path)
     after = config_file.changed(before, variable, known[variable].key, checked)
@@ -200,6 +206,17 @@ def _keep(cli: Cli, name: str, value: str | None) -> None:
     )
     if variable in cli.bootstrap.sources[0].values:
         cli.say(f"kb: the environment has {variable} too, and wins")
+
+
+def _require_name(setting: Setting, plugins: Plugins) -> None:
+    """Refuse a name that nothing has which plugins contribute."""
+    if setting.names is None:
+        return
+    known = [*plugins.names_of(setting.names), *(["none"] if setting.may_be_none else [])]
+    if setting.value not in known:
+        raise InvalidInput(
+            f"there is no {setting.names} {setting.value!r}", hint=f"there are: {', '.join(known)}"
+        )
 
 
 def plugins(*, cli: Cli) -> None:

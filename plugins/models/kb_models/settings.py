@@ -14,7 +14,9 @@ class ModelsSettings(Section):
     """Which models are used, and the endpoint of the generator `openai`. At the top level, as before there was this plugin."""
 
     embedder: str = Field(
-        "wordllama", description="Which embedding model; 'none' for lexical search only."
+        "wordllama",
+        description="Which embedding model; 'none' for lexical search only.",
+        json_schema_extra={"names": "embedder", "none": True},
     )
     knowledge_generator_url: Address | None = Field(
         None,
