@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ _ASKED = 20
 _LONGEST = 128
 _TOLD = 300
 _LANGUAGES = 10
+_MAGIC = re.compile(r"[*?\[]")
 _COLUMNS: dict[str, tuple[str, sa.Column[Any]]] = {
     "tag": ("tag", document_tags.c.tag),
     "tags": ("tag", document_tags.c.tag),
@@ -70,7 +72,32 @@ def why_empty(
         return f"no {noun} has all of the tags {', '.join(given['tags'])}"[:_TOLD]
     if len(given) > 1:
         return f"no {noun} matches all of {', '.join(given)}"
+    return next((_alone(tx, name, value, noun) for name, value in given.items()), None)
+
+
+def _alone(tx: Tx, name: str, value: Any, noun: str) -> str | None:
+    """Return what to tell of the only filter, which leaves nothing."""
+    if name == "path_glob":
+        told = f"no {noun} has a path like {value!r}"
+        near = _nearest(_MAGIC.split(value, maxsplit=1)[0].strip("/"), _places(tx))
+        return f"{told}; nearest: {near!r}" if near else told
+    if name == "ingested_after":
+        newest = tx.scalar(sa.select(sa.func.max(documents.c.indexed_at)).where(tx.owns(documents)))
+        return f"no {noun} was ingested after {value}" + (f"; the newest: {newest}" * bool(newest))
+    if name == "trust_min":
+        known = _candidates(tx, documents.c.trust)
+        return f"no {noun} has trust {value!r} or more; in use: {', '.join(known) or 'none'}"
     return None
+
+
+def _places(tx: Tx) -> list[str]:
+    """Return the folders that documents are in, each before those inside it, their paths and the names of their files."""
+    found: dict[str, None] = {}
+    for path in _candidates(tx, documents.c.path):
+        parts = path.split("/")
+        found |= {"/".join(parts[:end]): None for end in range(1, len(parts) + 1)}
+        found[parts[-1]] = None
+    return list(found)
 
 
 def _matters(name: str, gone: list[Any], values: list[Any]) -> bool:

@@ -17,6 +17,7 @@ def engine(kb_home: Path) -> Iterator[Engine]:
     with connect() as engine:
         engine.add_note("about pods", tags=["k8s", "ops"], lang="pt-br")
         engine.add_note("about money", tags=["finance"], doc_type="report")
+        engine.add_file("plan.md", b"about plans", path="work/2024/plan.md", trust="secondary")
         yield engine
 
 
@@ -30,6 +31,12 @@ def engine(kb_home: Path) -> Iterator[Engine]:
         ({"media": ["markdwn"]}, "no document has media 'markdwn'; nearest: 'markdown'"),
         ({"lang": "pl"}, "no document has language 'pl'; in use: pt-br"),
         ({"doc_id": 99}, "there is no document 99"),
+        (
+            {"path_glob": "wrok/2024/**"},
+            "no document has a path like 'wrok/2024/**'; nearest: 'work/2024'",
+        ),
+        ({"path_glob": "plans.md"}, "no document has a path like 'plans.md'; nearest: 'plan.md'"),
+        ({"path_glob": "zebra/*"}, "no document has a path like 'zebra/*'"),
         ({"tags": ["k8s", "finance"]}, "no document has all of the tags k8s, finance"),
         (
             {"tag": ["ops"], "doc_type": "report", "lang": "PT", "media": ["md"]},
@@ -46,6 +53,22 @@ def test_a_search_says_which_filter_value_nothing_has(
 
     assert (found["hits"], found["hint"]) == ([], hint)
     assert one["response"]["hint"] == hint
+
+
+def test_a_search_from_a_time_on_names_the_newest_document(engine: Engine) -> None:
+    hint = engine.search("about", ingested_after="2999-01-01")["hint"]
+
+    newest = max(item["indexed_at"] for item in engine.list_documents()["data"])
+    assert hint.startswith("no document was ingested after 2999-01-01")
+    assert newest in hint
+
+
+def test_a_filter_that_leaves_something_is_not_blamed_for_words_that_nothing_has(
+    engine: Engine,
+) -> None:
+    for filters in ({"tag": ["k8s"]}, {"tag": ["k8s"], "lang": "pt"}, {"path_glob": "work/**"}):
+        found = engine.search("zebra", mode="lexical", **filters)
+        assert (found["hits"], found["hint"]) == ([], None)
 
 
 def test_a_search_that_finds_something_has_no_such_hint(engine: Engine) -> None:

@@ -434,6 +434,19 @@ class Impostor:
         return "\n".join(self.received)
 
 
+def test_an_answer_that_no_engine_gives_names_the_address(kb_home: Path, kb_run: Run) -> None:
+    other = Impostor("another")
+    url = f"http://127.0.0.1:{other.server.server_port}"
+    try:
+        for command in (("note", "text"), ("list",), ("search", "text"), ("tags",)):
+            said = kb_run(*command, KB_ENGINE_URL=url)
+            assert (said.returncode, said.stdout) == (3, ""), command
+            assert f"the answer of {url} is not that of a kb engine" in said.stderr
+            assert "KB_ENGINE_URL" in said.stderr
+    finally:
+        other.close()
+
+
 @pytest.mark.parametrize("pid_is", ["dead", "alive"])
 def test_an_impostor_on_a_dead_engines_port_is_sent_nothing(
     serve: Serve, kb_home: Path, kb_run: Run, pid_is: str

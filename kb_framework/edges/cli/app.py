@@ -24,7 +24,13 @@ from kb_framework.api import Command, resolve
 from kb_framework.bootstrap import ignored_dotenv, read_bootstrap
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.usage import usage_error
-from kb_framework.errors import ConfigInvalid, KBError, SafetyThresholdExceeded, memory_trouble
+from kb_framework.errors import (
+    ConfigInvalid,
+    EngineUnreachable,
+    KBError,
+    SafetyThresholdExceeded,
+    memory_trouble,
+)
 from kb_framework.logs import LOG_FILE, LogFile
 from kb_framework.masking import masked
 from kb_framework.plugins import Plugins
@@ -68,6 +74,16 @@ def main() -> NoReturn:
         pass
     # Everything is closed and flushed; tearing down the interpreter would cost more than most commands.
     os._exit(code)
+
+
+def _unexpected(error: Exception, cli: Cli | None) -> KBError:
+    if cli and cli.bootstrap.engine_url and isinstance(error, LookupError | TypeError):
+        # What is missing from an answer is the fault of what answered.
+        return EngineUnreachable(
+            f"the answer of {masked(cli.bootstrap.engine_url)} is not that of a kb engine of this version",
+            hint="check KB_ENGINE_URL, or unset it; --debug shows what the answer lacks",
+        )
+    return KBError(f"unexpected: {type(error).__name__}: {error}", hint="--debug shows where")
 
 
 def run(argv: list[str]) -> int:
@@ -119,9 +135,7 @@ def run(argv: list[str]) -> int:
     except KBError as error:
         return _report(error, cli, as_json, debug)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
-        unexpected = memory_trouble(error) or KBError(
-            f"unexpected: {type(error).__name__}: {error}", hint="--debug shows where"
-        )
+        unexpected = memory_trouble(error) or _unexpected(error, cli)
         if log_file:
             record = logging.LogRecord(
                 "kb.cli", logging.ERROR, __file__, 0, unexpected.message, None, sys.exc_info()

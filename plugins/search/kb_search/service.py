@@ -17,7 +17,7 @@ from kb_framework.errors import KBError, NotFound
 from kb_framework.pipelines.retrieval import Retrieval, Retrieved
 from kb_framework.pipelines.selection import Selector
 from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import citation, hit_columns
+from kb_framework.storage.chunks import allowed_chunks, citation, hit_columns
 from kb_framework.storage.sql import among, among_given
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, document_tags, documents
@@ -382,7 +382,7 @@ def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, selector:
     hits, more = list(shown[search.before : search.end]), len(shown) > search.end
     others = count_others(tx, search.narrowed, ranking, hits) if wanted.group else None
     hint = _hint(found)
-    if not ranking:
+    if not ranking and not _any_allowed(tx, search.narrowed):
         why = selector.why_empty(tx, filters_of(wanted, selector), "chunks", names=names_of(wanted))
         hint = "; ".join(filter(None, (hint, why))) or None
     return Page(
@@ -398,6 +398,11 @@ def _page(tx: Tx, search: _Search, revision: int, milliseconds: float, selector:
         trace,
         hint,
     )
+
+
+def _any_allowed(tx: Tx, query: RetrievalQuery) -> bool:
+    """Return whether the filters of a search leave anything: then they are not why it found nothing."""
+    return tx.scalar(allowed_chunks(query, tx).limit(1)) is not None
 
 
 def _trace(tx: Tx, found: Retrieved, revision: int, milliseconds: float) -> TraceOut:
