@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from kb_framework.api import READER_HEADER, Operation, Reader, resolve
@@ -16,7 +16,7 @@ from kb_framework.api.operation import In, Out
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import InvalidInput
 from kb_framework.plugins import Plugins
-from kb_framework.remote import HttpTransport, Reply, Requests, decoded, headers_of, target_of
+from kb_framework.remote import HttpTransport, Reply, Requests, decoded
 from kb_framework.running import ProvenTransport, Running, running_engine
 from kb_framework.targets import differences
 
@@ -62,9 +62,11 @@ class Engine:
 
     def download(self, name: str, **values: Any) -> Iterator[bytes]:
         """Return the bytes of an operation's answer in parts."""
-        if name.startswith("/"):
-            return self._transport.fetch(name, values, self._reader)
         return self._transport.download(self._operation(name), given(**values), self._reader)
+
+    def stream(self, operation: Operation[Any, Any], values: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the items of an operation's answer as JSON data, each as it comes."""
+        return self._transport.stream(operation, given(**values), self._reader)
 
     def get(self, path: str, **params: Any) -> Any:
         return self._transport.request("GET", path, params, None, self._reader)
@@ -96,15 +98,6 @@ class Engine:
     ) -> Any:
         return decoded(self.request("POST", path, fields=fields, files=files))
 
-    def lines(self, path: str, body: Any) -> Iterator[Any]:
-        """Post a body and yield an answer of JSON lines, each as it comes."""
-        return self._transport.lines(path, body, self._reader)
-
-    def send_parts(self, path: str, parts: Iterable[bytes], length: int, **params: Any) -> Any:
-        return self._transport.send_parts(
-            "POST", target_of(path, params), headers_of(self._reader), parts, length
-        )
-
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or self._plugins is None:
             raise AttributeError(name)
@@ -124,6 +117,8 @@ class Engine:
             positional, content = positional[:-1], positional[-1]
         if positional:
             values = self._named(operation, positional, values)
+        if operation.http.lines:
+            return self.stream(operation, values)
         if operation.http.download:
             return b"".join(self._transport.download(operation, given(**values), self._reader))
         return self.run(operation, values, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -68,7 +68,12 @@ class LocalTransport(Requests):
         self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
     ) -> Iterator[bytes]:
         output: Download = self._dispatch(operation, values, None, reader)
-        return output.parts
+        return self._each(operation, output.parts)
+
+    def stream(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[Any]:
+        return map(_as_json, self._each(operation, self._dispatch(operation, values, None, reader)))
 
     def request(
         self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
@@ -101,14 +106,12 @@ class LocalTransport(Requests):
     ) -> Any:
         if first_broken(values):
             raise not_text(values)
-        try:
+        with _translated(operation):
             return self._kb.dispatcher.dispatch(operation, values, self._actor(reader), content)
-        except KBError as error:
-            raise _failed(error, operation) from error
-        except Exception as error:
-            request_id = uuid.uuid4().hex[:16]
-            found = explained(error) or unexpected(error, request_id, operation.http.failure)
-            raise _failed(found, operation) from error
+
+    def _each(self, operation: Operation[Any, Any], items: Iterator[Any]) -> Iterator[Any]:
+        with _translated(operation):
+            yield from items
 
     def _actor(self, reader: Reader) -> Actor:
         actor = self._known or self._kb.access.actor(Credentials(self._key, {}, "")) or Actor()
@@ -124,6 +127,19 @@ class BorrowedTransport(LocalTransport):
         """Leave the knowledge base open."""
         if self._asgi:
             self._asgi.close()
+
+
+@contextmanager
+def _translated(operation: Operation[Any, Any]) -> Iterator[None]:
+    """Raise what the client of an engine elsewhere would raise."""
+    try:
+        yield
+    except KBError as error:
+        raise _failed(error, operation) from error
+    except Exception as error:
+        request_id = uuid.uuid4().hex[:16]
+        found = explained(error) or unexpected(error, request_id, operation.http.failure)
+        raise _failed(found, operation) from error
 
 
 def _failed(error: KBError, operation: Operation[Any, Any]) -> EngineError:

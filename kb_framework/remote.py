@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from kb_framework.api import READER_HEADER, Operation, Reader, resolve
+from kb_framework.api import READER_HEADER, Operation, Reader, Upload, resolve
 from kb_framework.errors import EngineError, EngineUnreachable, InvalidInput
 
 _BASE = "/api/v1"
@@ -63,7 +63,7 @@ class Requests:
         elif operation.http.content == "bytes":
             body, headers["Content-Type"] = content, "application/octet-stream"
         elif operation.http.content == "stream":
-            return self.send_parts(operation.http.method, target, headers, *content)
+            return self._upload(operation.http.method, target, headers, content)
         elif operation.http.method not in ("GET", "DELETE"):
             body, headers["Content-Type"] = _json(fields), "application/json"
         return decoded(_successful_reply(self.send(operation.http.method, target, headers, body)))
@@ -76,6 +76,27 @@ class Requests:
             operation.http.method, target, {**headers_of(reader), "Accept": "*/*"}, ()
         ) as reply:
             yield from _successful(reply)
+
+    def stream(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[Any]:
+        """Yield the lines of an operation's answer as they come."""
+        target, fields = _request_of(operation, values)
+        content = _json(fields)
+        headers = {
+            **headers_of(reader),
+            "Accept": "application/x-ndjson",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(content)),
+        }
+        rest = b""
+        with self.exchange(operation.http.method, target, headers, (content,)) as reply:
+            for part in _successful(reply):
+                *whole, rest = (rest + part).split(b"\n")
+                for line in map(json.loads, whole):
+                    if "error" in line and "status" in line:
+                        raise EngineError(line["status"], line["error"])
+                    yield line
 
     def request(
         self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
@@ -105,32 +126,12 @@ class Requests:
             body, headers["Content-Type"] = _json(json_body), "application/json"
         return _successful_reply(self.send(method, target_of(path, params), headers, body))
 
-    def fetch(self, path: str, params: Mapping[str, Any], reader: Reader) -> Iterator[bytes]:
-        with self.exchange(
-            "GET", target_of(path, params), {**headers_of(reader), "Accept": "*/*"}, ()
-        ) as reply:
-            yield from _successful(reply)
-
-    def lines(self, path: str, body: Any, reader: Reader) -> Iterator[Any]:
-        """Post a body and yield an answer of JSON lines, each as it comes."""
-        content = _json(body)
-        headers = {
-            **headers_of(reader),
-            "Accept": "application/x-ndjson",
-            "Content-Type": "application/json",
+    def _upload(self, method: str, target: str, headers: dict[str, str], content: Upload) -> Any:
+        headers |= {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(content.length),
         }
-        headers["Content-Length"] = str(len(content))
-        rest = b""
-        with self.exchange("POST", target_of(path, {}), headers, (content,)) as reply:
-            for part in _successful(reply):
-                *whole, rest = (rest + part).split(b"\n")
-                yield from map(json.loads, whole)
-
-    def send_parts(
-        self, method: str, target: str, headers: dict[str, str], parts: Iterable[bytes], length: int
-    ) -> Any:
-        headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
-        with self.exchange(method, target, headers, parts) as reply:
+        with self.exchange(method, target, headers, content.parts) as reply:
             return json.loads(b"".join(_successful(reply)))
 
 

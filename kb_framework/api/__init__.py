@@ -74,6 +74,7 @@ from kb_framework.api.nouns import Selection as Selection
 from kb_framework.api.operation import Download as Download
 from kb_framework.api.operation import Http as Http
 from kb_framework.api.operation import Operation as Operation
+from kb_framework.api.operation import Upload as Upload
 from kb_framework.api.pages import Call as Call
 from kb_framework.api.pages import Page as Page
 from kb_framework.api.pages import PageAsset as PageAsset

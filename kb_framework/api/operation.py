@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ Out = TypeVar("Out")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Dialect = Literal["flat", "v1", "envelope"]
-# What a request carries: a JSON object, bytes, bytes in parts as (parts, length), or a form with files.
+# What a request carries: a JSON object, bytes, bytes in parts (an `Upload`), or a form with files.
 Content = Literal["json", "bytes", "stream", "form"]
 
 
@@ -34,12 +34,14 @@ class Http(NamedTuple):
     form: str = ""
     # The media type of an answer that is a `Download`.
     download: str = ""
+    # The answer is an iterator of `output`, sent as lines of JSON as they come. An error after the first is the last line.
+    lines: bool = False
     errors: Dialect = "flat"
     answers: Mapping[int, tuple[str, str]] = {}
     # The message of an unexpected error, where a document prescribes one.
     failure: str = ""
     by_hand: bool = False
-    # The largest body in bytes; 0 for KB_MAX_BODY_BYTES.
+    # The largest body in bytes; 0 for KB_MAX_BODY_BYTES. The service itself limits bytes in parts.
     max_body_bytes: int = 0
 
     @property
@@ -54,6 +56,13 @@ class Download(NamedTuple):
     parts: Iterator[bytes]
     media: str
     headers: Mapping[str, str] = {}
+
+
+class Upload(NamedTuple):
+    """Bytes in parts, sent beside the fields of an operation; `length` is 0 where nobody knows it."""
+
+    parts: Iterable[bytes]
+    length: int
 
 
 class Operation(NamedTuple, Generic[In, Out]):

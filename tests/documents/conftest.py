@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kb_documents.folder_commands import add, sync
 
+from kb_framework.api import Upload
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.edges.cli.console import Cli
@@ -64,11 +65,11 @@ def documents(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 def exported(engine: Engine) -> bytes:
-    return b"".join(engine.export_archive())
+    return engine.export_archive()
 
 
 def imported(engine: Engine, archive: bytes) -> dict[str, Any]:
-    preview = engine.upload_import([archive], len(archive))
+    preview = engine.upload_import(Upload([archive], len(archive)))
     while not (done := engine.apply_import(preview["import_id"]))["finished"]:
         pass
     return done

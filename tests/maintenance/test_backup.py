@@ -155,7 +155,7 @@ def test_a_backup_of_a_busy_knowledge_base_is_sound_and_complete(
         try:
             for number in range(3):
                 backups.append(tmp_path / f"{number}.backup")
-                backups[-1].write_bytes(b"".join(engine.download_backup()))
+                backups[-1].write_bytes(engine.download_backup())
         finally:
             stop.set()
             writer.join()

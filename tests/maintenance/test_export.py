@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kb_framework.api import Upload
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_testing.fixtures import Install, Move, Run, RunningServer, StoreOf, stored
@@ -24,11 +25,11 @@ Sql = Callable[..., list[tuple]]
 
 
 def exported(engine: Engine) -> bytes:
-    return b"".join(engine.export_archive())
+    return engine.export_archive()
 
 
 def imported(engine: Engine, archive: bytes) -> dict:
-    preview = engine.upload_import([archive], len(archive))
+    preview = engine.upload_import(Upload([archive], len(archive)))
     while not (done := engine.apply_import(preview["import_id"]))["finished"]:
         pass
     return done
@@ -60,7 +61,7 @@ def test_importing_twice_changes_nothing(archive: tuple[dict, bytes]) -> None:
     with connect() as engine:
         imported(engine, archive[1])
 
-        preview = engine.upload_import([archive[1]], len(archive[1]))
+        preview = engine.upload_import(Upload([archive[1]], len(archive[1])))
 
         assert preview["documents"] == {"new": 0, "identical": 6, "different": 0}
         assert preview["tables"]["jobs"]["new"] == 0
@@ -111,7 +112,7 @@ def test_what_differs_here_is_reported_and_left_alone(archive: tuple[dict, bytes
         number = engine.list_documents(q="f0.md")["data"][0]["id"]
         engine.set_document_tags(number, ["mine"])
 
-        preview = engine.upload_import([archive[1]], len(archive[1]))
+        preview = engine.upload_import(Upload([archive[1]], len(archive[1])))
 
         assert preview["documents"] == {"new": 0, "identical": 5, "different": 1}
         assert preview["sample"][0]["state"] == "different"
@@ -283,7 +284,7 @@ def test_tables_and_columns_of_other_plugins_are_carried(
     kb_move(tmp_path / "without")
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "readings")
     with connect() as engine:
-        preview = engine.upload_import([data], len(data))
+        preview = engine.upload_import(Upload([data], len(data)))
         assert preview["ignored"] == ["chunks.mood", "table readings"]
         assert imported(engine, data)["documents"] == 1
 
@@ -357,7 +358,7 @@ def test_an_archive_that_lies_is_refused_and_nothing_is_done(
     data = rebuilt(archive[1], change, sums=sums)
     with connect() as engine:
         with pytest.raises(EngineError) as refused:
-            engine.upload_import([data], len(data))
+            engine.upload_import(Upload([data], len(data)))
 
         assert refused.value.http_status == 400
         assert reason in refused.value.message
@@ -378,7 +379,7 @@ def test_an_archive_that_is_cut_off_or_damaged_is_refused(archive: tuple[dict, b
             data[:middle] + b"\0" * 50 + data[middle + 50 :],
         ):
             with pytest.raises(EngineError, match="refused"):
-                engine.upload_import([damaged], len(damaged))
+                engine.upload_import(Upload([damaged], len(damaged)))
 
         assert engine.list_documents()["meta"]["total"] == 0
         with pytest.raises(EngineError) as unknown:

@@ -192,6 +192,13 @@ def _responses(operation: Operation[Any, Any], schemas: dict[Any, Any]) -> dict[
             "headers": {},
             "content": content,
         }
+    elif operation.http.lines:
+        schema = schemas[output, "serialization"]
+        found[str(operation.http.status)] = {
+            "description": "Lines of JSON",
+            "headers": {},
+            "content": {"application/x-ndjson": {"schema": schema}},
+        }
     elif output is None or output is type(None):
         found[str(operation.http.status)] = {
             "description": "Request fulfilled, nothing follows",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,8 +19,8 @@ from litestar.status_codes import HTTP_204_NO_CONTENT
 from litestar.types import Empty
 from pydantic import BaseModel
 
-from kb_framework.api import READER_HEADER, Actor, Download, Operation
-from kb_framework.errors import InvalidInput
+from kb_framework.api import READER_HEADER, Actor, Download, Operation, Upload
+from kb_framework.errors import InvalidInput, KBError
 from kb_framework.operations import Dispatcher, from_texts, path_fields, query_fields
 
 Requested = Request[Any, Any, Any]
@@ -37,12 +39,12 @@ def _handler(dispatcher: Dispatcher, operation: Operation[Any, Any]) -> HTTPRout
     http = operation.http
     model = dispatcher.model(operation)
     in_query = query_fields(operation, model)
+    in_parts = http.content == "stream"
 
     async def handle(request: Requested) -> Response[Any]:
-        raw = await request.body()
-        values, content = _values(operation, model, request, raw)
+        values, content = await _sent(operation, model, request)
         output = await sync_to_thread(
-            dispatcher.dispatch, operation, values, caller(request), content
+            _answer, dispatcher, operation, values, caller(request), content
         )
         return _response(operation, output)
 
@@ -55,11 +57,11 @@ def _handler(dispatcher: Dispatcher, operation: Operation[Any, Any]) -> HTTPRout
         status_code=http.status,
         name=operation.name,
         include_in_schema=False,
-        request_max_body_size=http.max_body_bytes or Empty,
+        request_max_body_size=None if in_parts else http.max_body_bytes or Empty,
         opt={
             "permission": operation.permission,
             "errors": http.errors,
-            "body": http.content,
+            "body": "bytes" if in_parts else http.content,
             "failure": http.failure,
             "query": frozenset(in_query),
             "operation": operation,
@@ -77,14 +79,43 @@ def caller(request: Requested) -> Actor:
     return actor._replace(reader="model") if reader == "model" else actor
 
 
-def _values(
-    operation: Operation[Any, Any], model: type[BaseModel], request: Requested, raw: bytes
-) -> tuple[dict[str, Any], bytes | None]:
-    """Return the fields of a request, and the bytes that came beside them."""
+def _answer(
+    dispatcher: Dispatcher, operation: Operation[Any, Any], values: Any, actor: Actor, content: Any
+) -> Any:
+    """Dispatch; make the first part of an answer in parts now, so that an error in it has a status."""
+    output = dispatcher.dispatch(operation, values, actor, content)
+    if isinstance(output, Download):
+        return output._replace(parts=_begun(output.parts))
+    if operation.http.lines:
+        return Download(_json_lines(_begun(output)), "application/x-ndjson")
+    return output
+
+
+def _begun(parts: Iterator[Any]) -> Iterator[Any]:
+    return itertools.chain([*itertools.islice(parts, 1)], parts)
+
+
+def _json_lines(items: Iterator[BaseModel]) -> Iterator[bytes]:
+    try:
+        for item in items:
+            yield item.model_dump_json().encode() + b"\n"
+    except KBError as error:
+        said = {"error": error.v1(), "status": error.http_status}
+        yield json.dumps(said, ensure_ascii=False).encode() + b"\n"
+
+
+async def _sent(
+    operation: Operation[Any, Any], model: type[BaseModel], request: Requested
+) -> tuple[dict[str, Any], bytes | Upload | None]:
+    """Return the fields of a request, and what came beside them."""
     texts = parse_qs(request.scope["query_string"].decode(), keep_blank_values=True)
     values = from_texts(model, texts) | {
         name: request.path_params[name] for name in path_fields(operation)
     }
+    if operation.http.content == "stream":
+        length = int(request.headers.get("content-length", "0"))
+        return values, Upload(_arriving(request, asyncio.get_running_loop()), length)
+    raw = await request.body()
     if operation.http.content == "bytes":
         return values, raw
     if operation.http.method in ("GET", "DELETE"):
@@ -95,6 +126,17 @@ def _values(
     for name in body.keys() & {*path_fields(operation), *operation.http.query}:
         raise InvalidInput(f"{name}: is not a field of this request's body", field=name)
     return {**body, **values}, None
+
+
+def _arriving(request: Requested, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
+    """Yield a body as it arrives, to a service in a thread."""
+    parts = request.stream()
+
+    async def following() -> bytes | None:
+        return await anext(parts, None)
+
+    while (part := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+        yield part
 
 
 def decoded(raw: bytes) -> Any:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from kb_framework.edges.cli.console import Cli, harmless
 from kb_framework.edges.cli.lists import CommaListOrNone
 from kb_framework.errors import ConfigInvalid, GeneratorUnavailable
+from kb_knowledge.operations import STREAM_ANSWER
 
 
 def ask(
@@ -79,7 +80,7 @@ def _streamed(cli: Cli, text: str, options: dict[str, Any]) -> dict[str, Any]:
     """Print an answer as it comes, and return the whole result."""
     begun = False
     try:
-        for line in cli.engine.stream_answer(text, **options):
+        for line in cli.engine.stream(STREAM_ANSWER, {"query": text, **options}):
             if "asked" in line:
                 return line["asked"]
             begun = True

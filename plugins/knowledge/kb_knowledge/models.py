@@ -262,6 +262,17 @@ class Asked(Model):
     context: Context
 
 
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
+class AnswerPart(Model):
+    """A line of an answer that is still being made: a piece of `text` or, in the last line, what was `asked`."""
+
+    text: Annotated[str | None, Field(exclude_if=_is_absent)] = None
+    asked: Annotated[Asked | None, Field(exclude_if=_is_absent)] = None
+
+
 class SnapshotIn(Question):
     """Which snapshot is meant."""
 

@@ -184,6 +184,19 @@ ASK: Operation[models.ContextIn, models.Asked] = Operation(
     ),
 )
 
+STREAM_ANSWER: Operation[models.ContextIn, models.AnswerPart] = Operation(
+    "stream_answer",
+    "knowledge_generation.stream",
+    VIEW,
+    Http("POST", "/knowledge/ask/stream", lines=True),
+    input="kb_knowledge.inputs:context_model",
+    output=f"{_MODELS}:AnswerPart",
+    help=(
+        "Answer a question as lines of JSON: each piece of `text` as it comes, at last what `/knowledge/ask` answers as `asked`. "
+        "An error after the first line is the last line, as `error`."
+    ),
+)
+
 SNAPSHOTS: Operation[PageIn, models.SnapshotPage] = Operation(
     "list_snapshots",
     "knowledge_snapshots.list",
@@ -259,6 +272,7 @@ OPERATIONS: list[Operation[Any, Any]] = [
     LEFT_OVER,
     CONTEXT,
     ASK,
+    STREAM_ANSWER,
     SNAPSHOTS,
     SHOW_SNAPSHOT,
     ANSWER_SNAPSHOT,

@@ -81,11 +81,6 @@ def kb_operations() -> list[api.Operation[Any, Any]]:
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    return [api.Routes("knowledge_stream", "kb_knowledge.stream_routes:handlers", build=True)]
-
-
-@hookimpl
 def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement[bool] | None:
     from kb_knowledge.conditions import narrow
 
@@ -219,8 +214,3 @@ def kb_tools() -> list[api.Tool]:
             permission="knowledge.delete_hard",
         ),
     ]
-
-
-@hookimpl
-def kb_client_methods() -> list[api.ClientMethod]:
-    return [api.ClientMethod("stream_answer", "kb_knowledge.client:stream_answer")]

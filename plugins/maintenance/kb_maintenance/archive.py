@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from kb_framework.api import Download
 from kb_framework.errors import InvalidInput
 
 MANIFEST = "manifest.json"
@@ -134,6 +135,12 @@ class ArchiveEnd:
         except (ValueError, KeyError, TypeError):
             return []
         return messages + ([f"and {count - len(messages)} more"] if count > len(messages) else [])
+
+
+def as_file(filename: str, parts: Iterator[bytes]) -> Download:
+    """Return an archive as an answer that a browser saves under this name."""
+    headers = {"Content-Disposition": f'attachment; filename="{filename}"'}
+    return Download(parts, "application/zip", headers)
 
 
 def read_parts(path: Path) -> Iterator[bytes]:

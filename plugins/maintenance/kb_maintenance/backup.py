@@ -15,13 +15,15 @@ from kb_sqlite.api import SqliteEngine
 from sqlalchemy import exc
 
 from kb_framework import __version__
+from kb_framework.api import Actor, Download
 from kb_framework.data_folder import working_folder
 from kb_framework.errors import StoreUnusable
 from kb_framework.files import Files
 from kb_framework.settings import HostSettings
 from kb_framework.storage.store import Store
 from kb_framework.storage.tables import chunks, documents, now
-from kb_maintenance.archive import ArchiveWriter, read_parts
+from kb_framework.validation import Body
+from kb_maintenance.archive import ArchiveWriter, as_file, read_parts
 from kb_maintenance.stored_files import damaged_chunk, files_of, write_files
 
 FORMAT = "kb-backup"
@@ -36,8 +38,11 @@ class BackupService:
         self._integrity = Integrity(store, files)
         self._data_dir = host_settings.data_dir
 
-    def parts(self) -> Iterator[bytes]:
-        """The backup as a stream: the database as it is at this moment, and the files that belong to it."""
+    def download(self, _: Body, actor: Actor) -> Download:
+        """Return the backup: the database as it is at this moment, and the files that belong to it."""
+        return as_file("backup.kbb", self._parts())
+
+    def _parts(self) -> Iterator[bytes]:
         with ExitStack() as stack:
             folder = stack.enter_context(self._folder())
             # Before the moment whose rows are read, so that their files stay.

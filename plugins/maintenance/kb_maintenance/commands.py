@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_framework.api import Upload
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.errors import ConfigInvalid, InvalidInput
 from kb_maintenance.archive import ArchiveEnd
@@ -35,7 +36,7 @@ def export(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
     --------
     kb export everything.zip
     """
-    return _save(cli, file, cli.engine.export_archive(), force=force, what="exported")
+    return _save(cli, file, cli.engine.download("export_archive"), force=force, what="exported")
 
 
 def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
@@ -54,7 +55,7 @@ def backup(file: str, *, force: Annotated[bool, Flag] = False, cli: Cli) -> int:
     --------
     kb backup monday.zip
     """
-    return _save(cli, file, cli.engine.download_backup(), force=force, what="backed up")
+    return _save(cli, file, cli.engine.download("download_backup"), force=force, what="backed up")
 
 
 def _save(cli: Cli, file: str, parts: Iterator[bytes], *, force: bool, what: str) -> int:
@@ -127,7 +128,7 @@ def import_archive(
         raise InvalidInput(f"there is no file {file!r}")
     size = path.stat().st_size
     with cli.interruptible("nothing was added"), cli.counting("checking", size) as advance:
-        preview = cli.engine.upload_import(_counted(_read(path), advance, size), size)
+        preview = cli.engine.upload_import(Upload(_counted(_read(path), advance, size), size))
     new = preview["documents"]["new"] + sum(table["new"] for table in preview["tables"].values())
     if not cli.json:
         _say_preview(cli, preview)

@@ -10,9 +10,17 @@ from typing import Any, get_args
 
 from sqlalchemy import exc
 
-from kb_framework.api import Check, Finding, Level, Progress
+from kb_framework.api import Actor, Check, Finding, Level, Progress
 from kb_framework.errors import Busy, KBError, PluginFailed, StoreUnusable, WrongType
 from kb_framework.plugins import Plugins
+from kb_framework.validation import Body
+from kb_maintenance.models import (
+    CheckResult,
+    DoctorFinished,
+    DoctorReport,
+    DoctorRun,
+    DoctorUnderway,
+)
 
 # Seconds that one request repairs, that another waits for it, and after which a run that no request
 # continued is given up.
@@ -48,31 +56,31 @@ class DoctorService:
         self._runs: dict[str, _Run] = {}
         self._one_run = threading.Lock()
 
-    def report(self) -> dict[str, Any]:
+    def report(self, _: Body, actor: Actor) -> DoctorReport:
         """Return every finding, with what to do about it, and the worst of their levels."""
-        return self._report({})
+        return DoctorReport(**self._report({}))
 
-    def repair(self) -> dict[str, Any]:
+    def repair(self, _: Body, actor: Actor) -> DoctorRun:
         """Repair for some seconds; repeat until it is finished and everything was checked again."""
         return self._continue("repair", self._repairs)
 
-    def check_all(self) -> dict[str, Any]:
+    def check_all(self, _: Body, actor: Actor) -> DoctorRun:
         """Check every stored file and chunk for some seconds; repeat until it is finished."""
         return self._continue("check", self._deep_checks)
 
     # Runs
 
-    def _continue(self, name: str, begin: Callable[[_Run], Iterator[Event]]) -> dict[str, Any]:
+    def _continue(self, name: str, begin: Callable[[_Run], Iterator[Event]]) -> DoctorRun:
         if not self._one_run.acquire(timeout=_PATIENCE_SECONDS):
             raise Busy("another repair or check is under way; try again")
         try:
-            return self._continue_alone(name, begin)
+            return DoctorRun(self._continue_alone(name, begin))
         finally:
             self._one_run.release()
 
     def _continue_alone(
         self, name: str, begin: Callable[[_Run], Iterator[Event]]
-    ) -> dict[str, Any]:
+    ) -> DoctorUnderway | DoctorFinished:
         now = time.monotonic()
         run = self._runs.get(name)
         if run is None or now - run.seen > _ABANDONED_SECONDS:
@@ -86,13 +94,13 @@ class DoctorService:
                 else:
                     run.progress = event
                 if run.seen - now >= self.step_seconds:
-                    return {"finished": False, **run.progress._asdict(), "repairs": run.repairs}
+                    return DoctorUnderway(**run.progress._asdict(), repairs=run.repairs)
         except BaseException:
             # The next run finds what is left to do.
             del self._runs[name]
             raise
         del self._runs[name]
-        return {**self._report(run.findings), "finished": True, "repairs": run.repairs}
+        return DoctorFinished(**self._report(run.findings), repairs=run.repairs)
 
     def _repairs(self, run: _Run) -> Iterator[Event]:
         for check in self._checks():
@@ -186,6 +194,6 @@ def _checked(item: Any) -> Finding:
     return item
 
 
-def _shown(item: Finding) -> dict[str, Any]:
+def _shown(item: Finding) -> CheckResult:
     message = f"{item.message}: {item.hint}" if item.hint else item.message
-    return {"name": item.name, "state": item.level, "message": message}
+    return CheckResult(name=item.name, state=item.level, message=message)

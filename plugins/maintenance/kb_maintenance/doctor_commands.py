@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_framework.api import Operation
 from kb_framework.edges.cli.console import Cli
 from kb_framework.errors import DatabaseMissing, KBError
+from kb_maintenance.operations import CHECK_ALL, REPAIR
 
 
 def doctor(
@@ -37,11 +39,11 @@ def doctor(
     try:
         if repair:
             done += _files_set_aside(cli)
-        report = _repeated(cli, "/doctor/repair", "repairing") if repair else {}
+        report = _repeated(cli, REPAIR, "repairing") if repair else {}
         done += report.get("repairs", [])
         if deep:
-            report = _repeated(cli, "/doctor/deep", "checking")
-        report = report or cli.engine.get("/doctor")
+            report = _repeated(cli, CHECK_ALL, "checking")
+        report = report or cli.engine.doctor()
     except KBError as error:
         report = {
             "status": "error",
@@ -79,8 +81,8 @@ def _files_set_aside(cli: Cli) -> list[str]:
     return []
 
 
-def _repeated(cli: Cli, path: str, doing: str) -> dict[str, Any]:
+def _repeated(cli: Cli, operation: Operation[Any, Any], doing: str) -> dict[str, Any]:
     with cli.counting(doing) as advance:
-        while not (report := cli.engine.post(path))["finished"]:
+        while not (report := cli.engine.run(operation, {}))["finished"]:
             advance(report["done"], report["total"], f"{doing}: {report['what']}")
     return report

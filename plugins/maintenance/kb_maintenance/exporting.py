@@ -9,13 +9,14 @@ from typing import Any
 from kb_files.api import Integrity, is_changed
 
 from kb_framework import __version__
-from kb_framework.api import Actor, ExportTable
+from kb_framework.api import Actor, Download, ExportTable
 from kb_framework.files import Files
 from kb_framework.plugins import Plugins
 from kb_framework.storage.spaces import active_space
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import now
-from kb_maintenance.archive import ArchiveWriter
+from kb_framework.validation import Body
+from kb_maintenance.archive import ArchiveWriter, as_file
 from kb_maintenance.rows import export_rows, table_here, tags_of, to_line
 from kb_maintenance.stored_files import damaged_chunk, write_files
 
@@ -35,8 +36,11 @@ class ExportService:
         self._integrity = Integrity(store, files)
         self._plugins = plugins
 
-    def parts(self, actor: Actor) -> Iterator[bytes]:
-        """The archive: what one transaction sees, however long the reader takes."""
+    def download(self, _: Body, actor: Actor) -> Download:
+        """Return the archive: what one transaction sees, however long the reader takes."""
+        return as_file("export.kbz", self._parts(actor))
+
+    def _parts(self, actor: Actor) -> Iterator[bytes]:
         with ExitStack() as stack:
             # Before the moment whose rows are read, so that their files stay.
             stack.enter_context(self._files.pinned())

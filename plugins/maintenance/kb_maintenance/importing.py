@@ -15,7 +15,7 @@ from kb_documents.api import insert_archived
 from kb_files.api import FILE, forget
 from kb_models.api import NO_EMBEDDING, Embedding, embedded_text
 
-from kb_framework.api import Actor, Changes, ExportTable, resolve
+from kb_framework.api import Actor, Changes, ExportTable, Upload, resolve
 from kb_framework.errors import (
     Busy,
     EmbedderUnavailable,
@@ -31,11 +31,12 @@ from kb_framework.settings import HostSettings
 from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import documents, file_removals
+from kb_framework.validation import Body
 from kb_maintenance.archive import refused
 from kb_maintenance.comparing import compare, with_own_ids
 from kb_maintenance.contents import Contents, Entry
 from kb_maintenance.exporting import table_member
-from kb_maintenance.models import Difference, Imported, Preview, Refused, Sample
+from kb_maintenance.models import Difference, Imported, ImportIn, Preview, Refused, Sample
 from kb_maintenance.rows import for_table, table_here, unknown_columns
 from kb_maintenance.settings import MaintenanceSettings
 
@@ -71,23 +72,12 @@ class ImportService:
         self._runs: dict[Path, _Run] = {}
         self._one_at_a_time = threading.Lock()
 
-    def receive(self, actor: Actor) -> tuple[str, Path]:
-        """An id and a place for an archive that arrives; those of yesterday are thrown away."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.glob("*.kbz"):
-            if path.stat().st_mtime < time.time() - _LIFETIME_SECONDS:
-                path.unlink(missing_ok=True)
+    def upload(self, _: Body, actor: Actor, sent: Upload) -> Preview:
+        """Keep an archive, verify it, and return what would be added. One that cannot be used is deleted."""
+        self._remove_old()
         import_id = str(uuid.uuid4())
-        return import_id, self._place(import_id, actor)
-
-    def require_room(self, size: int) -> None:
-        if size > self._max_bytes:
-            limit = f"at most {self._max_bytes} bytes are taken (KB_MAINTENANCE_MAX_IMPORT_BYTES)"
-            raise PayloadTooLarge(f"the archive is too large: {limit}")
-
-    def preview(self, import_id: str, actor: Actor) -> Preview:
-        """Check everything, and say what would be added. An archive that cannot be used is thrown away."""
         try:
+            self._receive(self._place(import_id, actor), sent)
             contents = self._open(import_id, actor)
             try:
                 contents.archive.verify()
@@ -95,11 +85,31 @@ class ImportService:
             finally:
                 contents.close()
         except BaseException:
-            self.discard(import_id, actor)
+            self._discard(import_id, actor)
             raise
 
-    def apply(self, import_id: str, actor: Actor) -> Imported:
-        """One step; the last says that it is finished. An import that was cut off is begun again, and skips what is there."""
+    def _receive(self, path: Path, sent: Upload) -> None:
+        size = 0
+        with path.open("wb") as file:
+            for part in sent.parts:
+                size += len(part)
+                if size > self._max_bytes:
+                    raise PayloadTooLarge(
+                        f"the archive is too large: at most {self._max_bytes} bytes are taken "
+                        "(KB_MAINTENANCE_MAX_IMPORT_BYTES)"
+                    )
+                file.write(part)
+
+    def _remove_old(self) -> None:
+        """Make the folder of archives, and delete those that were never applied."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in self._folder.glob("*.kbz"):
+            if path.stat().st_mtime < time.time() - _LIFETIME_SECONDS:
+                path.unlink(missing_ok=True)
+
+    def apply(self, wanted: ImportIn, actor: Actor) -> Imported:
+        """Add a part; the last answer is `finished`. An import that was cut off begins again, and skips what is there."""
+        import_id = wanted.import_id
         self._plugins.require_all_loaded()
         if not self._one_at_a_time.acquire(timeout=4 * _STEP_SECONDS):
             raise Busy("another request is importing; try again")
@@ -127,10 +137,14 @@ class ImportService:
         finally:
             self._one_at_a_time.release()
         report = run.report(finished=True)
-        self.discard(import_id, actor)
+        self._discard(import_id, actor)
         return report
 
-    def discard(self, import_id: str, actor: Actor) -> None:
+    def discard(self, wanted: ImportIn, actor: Actor) -> None:
+        """Delete an uploaded archive."""
+        self._discard(wanted.import_id, actor)
+
+    def _discard(self, import_id: str, actor: Actor) -> None:
         place = self._place(import_id, actor)
         run = self._runs.pop(place, None)
         if run:

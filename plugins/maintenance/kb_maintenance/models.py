@@ -1,12 +1,52 @@
-"""What the maintenance routes take and give."""
+"""The inputs and outputs of maintenance."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
-from kb_framework.validation import Body, Model, Text
+from kb_framework.validation import Body, Model, Question, Text
+
+
+class CheckResult(Model):
+    name: str
+    state: Literal["ok", "warning", "error"]
+    message: str
+
+
+class DoctorReport(Model):
+    """What every check found; `status` is the worst of their states."""
+
+    status: Literal["ok", "warning", "error"]
+    checks: list[CheckResult]
+
+
+class DoctorUnderway(Model):
+    """How far a run is; of what has no known size `total` is null."""
+
+    finished: Literal[False] = False
+    what: str
+    done: int
+    total: int | None
+    repairs: list[str]
+
+
+class DoctorFinished(DoctorReport):
+    """What was repaired, and the report afterwards."""
+
+    finished: Literal[True] = True
+    repairs: list[str]
+
+
+class DoctorRun(RootModel[DoctorUnderway | DoctorFinished]):
+    """A repair, or a check of everything: under way, or finished with its report."""
+
+
+class ImportIn(Question):
+    """An uploaded archive."""
+
+    import_id: Annotated[str, Field(description="The id of the upload.")]
 
 
 class ReindexIn(Body):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kb_framework import api, hookimpl
 
 
@@ -35,8 +37,10 @@ def kb_services() -> list[api.Service]:
 
 
 @hookimpl
-def kb_routes() -> list[api.Routes]:
-    return [api.Routes("maintenance", "kb_maintenance.routes:handlers")]
+def kb_operations() -> list[api.Operation[Any, Any]]:
+    from kb_maintenance.operations import OPERATIONS
+
+    return OPERATIONS
 
 
 @hookimpl
@@ -94,14 +98,6 @@ def kb_commands() -> list[api.Command]:
             "Embed all chunks anew, or make the vector index smaller.",
         ),
     ]
-
-
-@hookimpl
-def kb_client_methods() -> list[api.ClientMethod]:
-    names = (
-        "export_archive upload_import apply_import discard_import download_backup reindex compact"
-    )
-    return [api.ClientMethod(name, f"kb_maintenance.client:{name}") for name in names.split()]
 
 
 @hookimpl

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 from kb_models.api import NO_EMBEDDING, Embedding, Step, VectorRebuild
 
-from kb_framework.api import Progress
+from kb_framework.api import Actor, Progress
 from kb_framework.errors import Busy, KBError
 from kb_framework.storage.contract import VectorFill
 from kb_framework.storage.store import Store
+from kb_framework.validation import Body
 from kb_maintenance.doctor import DoctorService
-from kb_maintenance.models import Compacted, IndexSize, Reindexed
+from kb_maintenance.models import Compacted, IndexSize, Reindexed, ReindexIn
 
 _STEP_SECONDS = 1.0
 
@@ -33,8 +34,9 @@ class ReindexService:
         self._before: VectorFill | None = None
         self._one_at_a_time = threading.Lock()
 
-    def reindex(self, embedder: str | None = None) -> Reindexed:
+    def reindex(self, wanted: ReindexIn, actor: Actor) -> Reindexed:
         """Work for about a second: on the vectors of all chunks, then on what other checks rebuild."""
+        embedder = wanted.embedder
         name = embedder or self._configured
         if name not in self._others:
             step = self._step(name, self._embedding.named(embedder), copy=False)
@@ -62,7 +64,7 @@ class ReindexService:
                     return progress
         return None
 
-    def compact(self) -> Compacted:
+    def compact(self, _: Body, actor: Actor) -> Compacted:
         """One step towards an index without holes."""
         if "copy" not in self._rebuilds:
             self._before = self._fill()
