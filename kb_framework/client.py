@@ -34,14 +34,21 @@ class Engine:
         self, transport: Requests, plugins: Plugins | None = None, reader: Reader = "person"
     ) -> None:
         self._transport = transport
-        self._plugins = plugins
+        self._known = plugins
         self._reader: Reader = reader
 
     def read_by(self, reader: Reader) -> Engine:
         """Return the same engine, called on behalf of another kind of reader."""
         if reader not in ("person", "model"):
             raise InvalidInput(f"{READER_HEADER}: must be person or model", field=READER_HEADER)
-        return Engine(self._transport, self._plugins, reader)
+        return Engine(self._transport, self._known, reader)
+
+    @property
+    def plugins(self) -> Plugins:
+        """The plugins whose operations this client calls."""
+        if self._known is None:
+            raise TypeError("this client was made without plugins")
+        return self._known
 
     def call(self, operation: Operation[In, Out], body: In, content: Any = None) -> Out:
         """Call an operation with its models."""
@@ -99,14 +106,12 @@ class Engine:
         return decoded(self.request("POST", path, fields=fields, files=files))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or self._plugins is None:
+        if name.startswith("_") or self._known is None:
             raise AttributeError(name)
-        item = self._plugins.client_methods.get(name)
+        item = self._known.client_methods.get(name)
         if item is not None:
             function = resolve(item.target)
-            return functools.partial(
-                function(self._plugins, name) if item.build else function, self
-            )
+            return functools.partial(function(self._known, name) if item.build else function, self)
         return functools.partial(self._by_name, self._operation(name))
 
     def _by_name(self, operation: Operation[Any, Any], /, *positional: Any, **values: Any) -> Any:
@@ -128,18 +133,15 @@ class Engine:
     ) -> dict[str, Any]:
         from kb_framework.operations import input_model
 
-        assert self._plugins
         fields = [
-            name
-            for name in input_model(self._plugins, operation).model_fields
-            if name not in values
+            name for name in input_model(self.plugins, operation).model_fields if name not in values
         ]
         if len(positional) > len(fields):
             raise TypeError(f"{operation.name} takes these fields: {', '.join(fields)}")
         return {**dict(zip(fields, positional, strict=False)), **values}
 
     def _operation(self, name: str) -> Operation[Any, Any]:
-        operation = self._plugins.operations.get(name) if self._plugins else None
+        operation = self._known.operations.get(name) if self._known else None
         if operation is None:
             raise AttributeError(name)
         return operation

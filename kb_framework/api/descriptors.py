@@ -119,20 +119,22 @@ class Routes(NamedTuple):
 class Command(NamedTuple):
     """A cyclopts command; `"chunks get"` is the command `get` of the group `chunks`.
 
-    With `build`, the target is a function of the plugins and the command's name that returns the command.
+    Lists of commands show the first line of `help`; `examples` are command lines.
 
-    The command of an `Operation` has no target: its flags are the fields of the operation's input, less those in `omit`;
-    those in `positional` are arguments without a flag, of which a list takes all words that are left. `flags` renames some.
-    `words` is a field of text that takes all words that are left, or standard input for `-` and, with `stdin`, where there
-    are none. `render` is the target of a function `(cli, answer, given)` that prints the answer and may return an exit code.
-    `examples` are command lines.
+    The flags of the command of an `Operation` are the fields of the operation's input, less those in `omit`; with `only`, those
+    fields alone, in this order. Those in `positional` are arguments without a flag, of which a list takes all words that are
+    left. `flags` renames some. `words` is a field of text that takes all words that are left, or standard input for `-` and,
+    with `stdin`, where there are none. `render` is the target of a function `(cli, answer, given)` that prints the answer and
+    may return an exit code.
+
+    A command that is more than one call of its operation has a target: a function `(cli, operation, given, …) -> int | None`,
+    called with the fields that were given. Its further parameters are further arguments and flags.
     """
 
     name: str
     target: str = ""
     help: str = ""
     group: str = ""
-    build: bool = False
     # Where a command is made of another plugin's contribution: that plugin, which then answers for a clash.
     contributed_by: str = ""
     # What the group of its first word is for, as a sentence; one command of the group says it.
@@ -141,6 +143,7 @@ class Command(NamedTuple):
     positional: tuple[str, ...] = ()
     words: str = ""
     stdin: bool = False
+    only: tuple[str, ...] = ()
     omit: tuple[str, ...] = ()
     flags: Mapping[str, str] = {}
     examples: tuple[str, ...] = ()
@@ -149,14 +152,14 @@ class Command(NamedTuple):
 class Tool(NamedTuple):
     """An MCP tool: a function whose first parameter is the engine client; its docstring is the description.
 
-    With `build`, the target is a function of the plugins and the tool's name that returns it. With `asks`, the function's second
-    parameter is an `Ask`; with `samples`, it is a `Sample`. What it may do is decided by the routes that it asks;
-    `permission` is that of the first of them, and keeps it out of the list of those who lack it.
+    With `asks`, the function's second parameter is an `Ask`; with `samples`, it is a `Sample`. The operations that it calls
+    decide what it may do; `permission` is that of the first of them, and hides the tool from those who lack it.
 
     The tool of an `Operation` needs no target: its parameters are the fields of the operation's input, less those in `omit`,
-    with the defaults of `defaults` and the operation's permission. `help` is its description; without one the operation's.
-    `shape` is the target of a function `(answer) -> dict` that makes an answer leaner for a model. One with `asks` or `samples`
-    has a target, which is called with these parameters by name.
+    with the defaults of `defaults` and the operation's permission. The parts of those in `brief` are not described. `help` is
+    its description, or `describe`, the target of a function `(operation) -> str`; without either the operation's.
+    `shape` is the target of a function `(answer) -> dict` that makes an answer leaner for a model. With a target, that
+    function is called instead: with the engine, the operation, the `Ask` or `Sample`, and these parameters by name.
     """
 
     name: str
@@ -167,13 +170,14 @@ class Tool(NamedTuple):
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False
-    build: bool = False
     contributed_by: str = ""
     asks: bool = False
     samples: bool = False
     permission: str = ""
     help: str = ""
+    describe: str = ""
     omit: tuple[str, ...] = ()
+    brief: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {}
     shape: str = ""
 

@@ -290,8 +290,7 @@ def test_b10_a_plan_over_chunks_is_about_those_chunks(engine: Engine) -> None:
 
 def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(engine: Engine) -> None:
     paragraphs(engine, "apple")
-    assert engine._plugins is not None
-    tools = bind_tools(engine._plugins, "admin")
+    tools = bind_tools(engine.plugins, "admin")
 
     with pytest.raises(EngineError) as unknown:
         engine.bulk_delete(says="apple")
@@ -332,8 +331,7 @@ def test_a_kind_may_choose_its_own_route_command_and_tool(
         number, _ = paragraphs(engine, "apple", "pear")
         engine.post("/marks/bulk/set", {"says": "apple", "mark": "x"})
         assert marks(engine, number) == ["x", None]
-        assert engine._plugins is not None
-        assert "kb_marks_set" in bind_tools(engine._plugins, "admin")
+        assert "kb_marks_set" in bind_tools(engine.plugins, "admin")
 
     assert kb_run("marks", "set", "--says", "pear", "--mark", "y", "--yes").returncode == 0
 
@@ -345,7 +343,6 @@ def test_a_kind_over_something_else_fails_its_plugin(kb_home: object, kb_plugin:
     )
 
     with connect() as engine:
-        assert engine._plugins is not None
-        [failed] = engine._plugins.failed
+        [failed] = engine.plugins.failed
 
     assert failed.reason == "'mark' is over 'pages', not over documents or chunks"

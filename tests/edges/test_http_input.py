@@ -62,7 +62,9 @@ ROUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/research/add-to-knowledge"): {"snippet_text": "a", "chunk_kind": "fact"},
 }
 # Where there is nothing that must be said.
-BODY_IS_OPTIONAL = {route for route in ROUTES if route[1].endswith(("}/deactivate", "}/activate"))}
+BODY_IS_OPTIONAL = {
+    route for route in ROUTES if route[1].endswith(("}/deactivate", "}/activate", "/reindex"))
+}
 NAMES = [f"{method} {path}" for method, path in ROUTES]
 
 # What a field of each kind must not be.

@@ -629,8 +629,7 @@ def test_without_the_plugin_its_routes_tools_filter_and_methods_are_gone(
         with pytest.raises(AttributeError):
             engine.list_holds()
         schema = engine.get("/schema")
-        assert engine._plugins is not None
-        tools = bind_tools(engine._plugins, "admin")
+        tools = bind_tools(engine.plugins, "admin")
 
     assert unknown.value.http_status == 400
     assert "on_hold" in unknown.value.message

@@ -13,6 +13,7 @@ from kb_maintenance.repair import Repair
 
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
+from kb_framework.in_process import BorrowedTransport
 from kb_testing.fixtures import Run
 
 from .conftest import doctor, everything, fill, fragment
@@ -217,11 +218,11 @@ def test_a_repair_that_takes_long_answers_meanwhile(kb_engine: Engine, sql: Sql)
     sql("DELETE FROM chunks_fts" if "KB_DATABASE_URL" in os.environ else "DELETE FROM chunks_fts_1")
     kb = open_kb()
     try:
-        service = kb.services["doctor"]
-        service.step_seconds = 0.0
-        answers = [service.repair()]
+        kb.services["doctor"].step_seconds = 0.0
+        engine = Engine(BorrowedTransport(kb), kb.plugins)
+        answers = [engine.repair()]
         while not answers[-1]["finished"]:
-            answers.append(service.repair())
+            answers.append(engine.repair())
     finally:
         kb.close()
 

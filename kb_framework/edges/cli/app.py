@@ -245,7 +245,7 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
             function = _function(plugins, top)
             app.command(function, name=name, group=group, **_told(function))
         elif top:
-            app.command(top.target or _PLACEHOLDER, name=name, help=top.help, group=group)
+            app.command(top.target or _PLACEHOLDER, name=name, help=_line(top.help), group=group)
     return app
 
 
@@ -285,7 +285,7 @@ def _group(
     """Commands of one first word, of one plugin or of several: one that cannot be imported must not stop another's."""
     by_word = {command.name.split(" ")[1]: command for command in inner}
     about = (
-        top.help
+        _line(top.help)
         if top
         else next((command.about for command in by_word.values() if command.about), "")
     )
@@ -297,12 +297,17 @@ def _group(
         sub.default(function)
         sub.help_epilogue = _told(function)["help_epilogue"]
     for word, command in by_word.items():
-        if word == second or (command.build and second not in by_word):
+        if word == second:
             function = _function(plugins, command)
             sub.command(function, name=word, **_told(function))
         else:
-            sub.command(command.target or _PLACEHOLDER, name=word, help=command.help)
+            sub.command(command.target or _PLACEHOLDER, name=word, help=_line(command.help))
     return sub
+
+
+def _line(help: str) -> str:
+    """Return the part of a command's help that lists of commands show."""
+    return help.partition("\n")[0]
 
 
 def _function(plugins: Plugins, command: Command) -> Any:
@@ -311,8 +316,7 @@ def _function(plugins: Plugins, command: Command) -> Any:
             from kb_framework.edges.cli.operations import command_of
 
             return command_of(plugins, operation, command)
-        target = resolve(command.target)
-        return target(plugins, command.name) if command.build else target
+        return resolve(command.target)
     except ImportError as error:
         plugin = plugins.commands.plugin_of(command.name)
         raise KBError(

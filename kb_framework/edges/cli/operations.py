@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from kb_framework.api import Command, Flag, Operation, resolve
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.lists import CommaListOrNone, CommaNumbersOrNone, says_commas
-from kb_framework.errors import ConfigInvalid
+from kb_framework.errors import ConfigInvalid, PluginFailed
 from kb_framework.operations import input_model
 from kb_framework.plugins import Plugins
 from kb_framework.validation import takes_list
@@ -33,14 +33,25 @@ def command_of(
     plugins: Plugins, operation: Operation[Any, Any], command: Command
 ) -> Callable[..., int]:
     """Return the function that cyclopts calls for an operation."""
-    options = [*_options(input_model(plugins, operation), command)]
+    if operation.subject is not None:
+        from kb_framework.pipelines.selection import check_contributions
 
+        # What others contributed to it must not fail this command.
+        check_contributions(plugins)
+        if plugins.operation_of_command.get(command.name) is None:
+            raise PluginFailed(
+                f"the command {command.name!r} cannot be used", hint="kb plugins says why"
+            )
+    options = _chosen(command, [*_options(input_model(plugins, operation), command)])
+    target = resolve(command.target) if command.target else None
+    own = _own_parameters(target) if target else []
     listed = _listed(options, command)
 
     def run(*words: Any, cli: Cli, **given: Any) -> int:
+        before, words = words[: len(placed)], words[len(placed) :]
         given.update(zip(command.positional, words, strict=False))
         rest = words[len(command.positional) - bool(listed) :]
-        if command.words:
+        if command.words and (rest or not target):
             given[command.words] = _joined(rest, command)
         if listed:
             if not rest:
@@ -49,30 +60,33 @@ def command_of(
                 )
             given[listed.name] = [*rest]
         values = _values(options, given)
+        if target:
+            chosen = {item.name: given[item.name] for item in flags if item.name in given}
+            return target(cli, operation, values, *before, **chosen) or 0
         answer = cli.engine.run(operation, values)
         if command.render:
             return resolve(command.render)(cli, answer, values) or 0
         cli.result(answer)
         return 0
 
-    return shaped(
-        run, [*_parameters(options, command)], command.help or operation.help, command.examples
-    )
-
-
-def shaped(
-    function: Callable[..., int],
-    parameters: list[inspect.Parameter],
-    help: str,
-    examples: tuple[str, ...],
-) -> Callable[..., int]:
-    """Return the function with the signature and the docstring that cyclopts makes flags and help of."""
+    # The signature and the docstring are what cyclopts makes flags and help of.
     cli = inspect.Parameter("cli", inspect.Parameter.KEYWORD_ONLY, annotation=Cli)
-    function.__signature__ = inspect.Signature([*parameters, cli])  # type: ignore[attr-defined]
-    function.__annotations__ = {item.name: item.annotation for item in [*parameters, cli]}
-    lines = "\n".join(examples)
-    function.__doc__ = f"{help}\n\nExamples\n--------\n{lines}" if examples else help
-    return function
+    placed = [item for item in own if item.kind in _BY_PLACE]
+    flags = [item for item in own if item.kind not in _BY_PLACE]
+    parameters = [*placed, *_parameters(options, command), *flags, cli]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
+    help, examples = command.help or operation.help, "\n".join(command.examples)
+    run.__doc__ = f"{help}\n\nExamples\n--------\n{examples}" if examples else help
+    return run
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _own_parameters(target: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a command's target that are no fields of the operation."""
+    return [*inspect.signature(target, eval_str=True).parameters.values()][3:]
 
 
 def _options(model: type[BaseModel], command: Command) -> Iterator[Option]:
@@ -89,6 +103,15 @@ def _options(model: type[BaseModel], command: Command) -> Iterator[Option]:
             )
         else:
             yield Option(name, info)
+
+
+def _chosen(command: Command, options: list[Option]) -> list[Option]:
+    """Return the options that the command takes. A field comes before one of its parts with the same name."""
+    by_name = {
+        option.name: option for option in sorted(options, key=lambda item: item.inside == "")
+    }
+    names = command.only or dict.fromkeys(item.name for item in options)
+    return [by_name[name] for name in names if name in by_name]
 
 
 def _parameters(options: list[Option], command: Command) -> Iterator[inspect.Parameter]:

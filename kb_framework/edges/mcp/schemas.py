@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+# Bounds are shown if they are within these.
+_BOUNDS = {"minimum": (1, 2**63), "maximum": (0, 10_000), "maxItems": (0, 100)}
 
 
 def input_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -48,12 +49,17 @@ def _plain(schema: dict[str, Any], *, optional: bool) -> dict[str, Any]:
 
 
 def _tells(key: str, item: Any) -> bool:
-    # Titles repeat the names, and the bounds of 64 bits are those of every number.
+    """Return whether a model needs to know this: no titles, empty defaults, or bounds that no call comes near."""
     if key == "title":
         return not isinstance(item, str)
     if key == "default":
-        return item is not None
-    return not ((key == "minimum" and item == _LEAST) or (key == "maximum" and item == _MOST))
+        return item is not None and item is not False and item != []
+    if key in ("maxLength", "minLength"):
+        return not isinstance(item, int)
+    if key in _BOUNDS:
+        least, most = _BOUNDS[key]
+        return not isinstance(item, int) or least < item < most
+    return not (key == "additionalProperties" and item is True)
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -65,18 +65,17 @@ def bind_tools(plugins: Plugins, profile: Profile) -> dict[str, BoundTool]:
 
 def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
     operation = plugins.operation_of_tool.get(tool.name)
-    if operation and not tool.target:
+    if operation:
         model = _parameters_of(tool, input_model(plugins, operation))
-        function = functools.partial(_run_operation, operation, tool)
-        words = tool.help or operation.help
-    else:
-        target = resolve(tool.target)
-        function = target(plugins, tool.name) if tool.build else target
-        model = (
-            _parameters_of(tool, input_model(plugins, operation))
-            if operation
-            else _signature_of(tool, function)
+        function = (
+            functools.partial(_run_target, operation, tool)
+            if tool.target
+            else functools.partial(_run_operation, operation, tool)
         )
+        words = resolve(tool.describe)(operation) if tool.describe else tool.help or operation.help
+    else:
+        function = resolve(tool.target)
+        model = _signature_of(tool, function)
         words = inspect.getdoc(function) or ""
     return BoundTool(function, model, _description(tool, model, words), tool)
 
@@ -102,8 +101,23 @@ def _parameters_of(tool: Tool, model: type[BaseModel]) -> type[BaseModel]:
     for name, info in model.model_fields.items():
         if name not in tool.omit:
             default = tool.defaults.get(name, ... if info.is_required() else info.default)
-            fields[name] = (type_of(info), Field(default, description=info.description))
+            kind = dict[str, Any] if name in tool.brief else type_of(info)
+            fields[name] = (
+                kind,
+                Field(
+                    default,
+                    description=info.description,
+                    json_schema_extra=info.json_schema_extra,
+                ),
+            )
     return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _run_target(
+    operation: Operation[Any, Any], tool: Tool, engine: Engine, /, *beside: Any, **values: Any
+) -> Any:
+    given = {**tool.defaults, **to_jsonable_python(values)}
+    return resolve(tool.target)(engine, operation, *beside, **given)
 
 
 def _run_operation(

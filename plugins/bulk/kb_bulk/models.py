@@ -11,14 +11,16 @@ from pydantic import Field, SkipValidation, WithJsonSchema, create_model, model_
 from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
-from kb_framework.api import MutationKind, SelectionFilter, resolve
+from kb_framework.api import Flag, MutationKind, SelectionFilter, resolve
 from kb_framework.paging import Hint
 from kb_framework.pipelines.selection import Selector, filter_field
 from kb_framework.plugins import Plugins
 from kb_framework.validation import Body, Model
 
 FORCE: Any = (
-    Annotated[bool, Field(description="Proceed although the safety threshold is exceeded.")],
+    Annotated[
+        bool, Field(description="Proceed although the safety threshold is exceeded."), Flag("-f")
+    ],
     False,
 )
 

@@ -69,6 +69,7 @@ def _preview(kinds: tuple[MutationKind, ...]) -> Operation[Any, PreviewOut]:
 
 
 def _bulk(kind: MutationKind, plugin: str) -> Operation[Any, BulkResult]:
+    over = f"Filters select the {kind.over}: at least one is needed, and all that are given must match."
     refused = f"{_MODELS}:ThresholdError", "The safety threshold is exceeded, or a guard refused"
     return Operation(
         f"bulk_{kind.name}",
@@ -78,15 +79,23 @@ def _bulk(kind: MutationKind, plugin: str) -> Operation[Any, BulkResult]:
         input=f"{_MODELS}:body_model",
         output=f"{_MODELS}:BulkResult",
         help=f"{kind.help} Over a selection: the filters are combined with AND.",
+        command=Command(
+            kind.command_name,
+            "kb_bulk.commands:run",
+            help=f"{kind.help} Over a selection.\n{over}",
+            group="Bulk",
+            omit=("plan",),
+            examples=(f"kb {kind.command_name} {kind.example}",) if kind.example else (),
+        ),
         tool=Tool(
             kind.tool_name,
-            "kb_bulk.tools:build",
+            "kb_bulk.tools:run",
             f"Bulk: {kind.help.rstrip('.').lower()}",
             "curate",
             destructive=kind.destructive,
             idempotent=True,
-            build=True,
             asks=True,
+            describe="kb_bulk.tools:describe",
             omit=("plan",),
         ),
         subject=kind,

@@ -40,19 +40,3 @@ def kb_operations(plugins: Plugins) -> list[api.Operation[Any, Any]]:
     from kb_bulk.operations import operations
 
     return operations(plugins)
-
-
-@hookimpl
-def kb_commands(plugins: Plugins) -> list[api.Command]:
-    return [
-        api.Command(
-            kind.command_name,
-            "kb_bulk.commands:build",
-            help=f"{kind.help} Over a selection.",
-            group="Bulk",
-            build=True,
-            contributed_by=plugins.kinds.plugin_of(kind.name),
-        )
-        for kind in plugins.kinds
-        if kind.bulk
-    ]

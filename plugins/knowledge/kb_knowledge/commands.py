@@ -1,71 +1,37 @@
-"""Commands that are more than one operation: changes of several chunks, a question before deleting, an export."""
+"""Commands that are more than one call: changes of several chunks, a question before deleting, an export."""
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_framework.api import Operation
 from kb_framework.edges.cli.console import Cli
-from kb_framework.edges.cli.operations import Option, cli_type, flag_names, shaped
 from kb_framework.errors import ConfigInvalid, EngineError
-from kb_framework.operations import input_model
-from kb_framework.plugins import Plugins
-from kb_knowledge import operations, render
-from kb_knowledge.log import EventType
+from kb_knowledge import render
 
-Flag = Parameter(negative=())
-_CHANGES = {
-    "chunks deactivate": operations.DEACTIVATE_CHUNK,
-    "chunks activate": operations.ACTIVATE_CHUNK,
-    "chunks reclassify": operations.RECLASSIFY_CHUNK,
-    "chunks set-policy": operations.SET_CHUNK_POLICY,
-}
+Flag = Annotated[bool, Parameter(negative=())]
+Ids = Annotated[list[str], Parameter(help="The chunks' ids.", negative=())]
 
 
-def change(plugins: Plugins, name: str) -> Callable[..., int]:
-    """Return the command that makes one change to each of several chunks."""
-    operation = _CHANGES[name]
-    command = plugins.commands.get(name)
-    assert command
-    options = [
-        Option(*item)
-        for item in input_model(plugins, operation).model_fields.items()
-        if item[0] != "chunk_id"
-    ]
+def change(
+    cli: Cli, operation: Operation[Any, Any], values: dict[str, Any], chunk_ids: Ids, /
+) -> int:
+    """Make one change to each of several chunks."""
 
-    def run(chunk_ids: list[str], /, *, cli: Cli, **given: Any) -> int:
-        def change_one(chunk_id: str) -> dict[str, Any]:
-            return cli.engine.run(operation, {"chunk_id": chunk_id, **given})
+    def change_one(chunk_id: str) -> dict[str, Any]:
+        return cli.engine.run(operation, {"chunk_id": chunk_id, **values})
 
-        chosen = [given[option.name] for option in options if option.info.is_required()]
-        return _change(cli, chunk_ids, change_one, "".join(chosen))
-
-    ids = Annotated[list[str], Parameter(help="The chunks' ids.", negative=())]
-    parameters = [inspect.Parameter("chunk_ids", inspect.Parameter.POSITIONAL_ONLY, annotation=ids)]
-    for option in options:
-        required = option.info.is_required()
-        flags = Parameter(
-            name=flag_names(option, command), help=option.info.description, negative=()
-        )
-        parameters.append(
-            inspect.Parameter(
-                option.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                annotation=Annotated[
-                    cli_type(option.info.annotation, optional=not required), flags
-                ],
-                default=inspect.Parameter.empty if required else None,
-            )
-        )
-    return shaped(run, parameters, command.help, command.examples)
+    return _change(
+        cli, chunk_ids, change_one, values.get("chunk_kind") or values.get("usage_policy")
+    )
 
 
 def _change(
-    cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, Any]], state: str
+    cli: Cli, chunk_ids: list[str], change: Callable[[str], dict[str, Any]], state: str | None
 ) -> int:
     """Each by itself: what cannot be changed is told, and keeps no other from it."""
     if not chunk_ids:
@@ -92,87 +58,37 @@ def _change(
     return 1 if failed else 0
 
 
-def _told(chunk: dict[str, Any], state: str) -> str:
+def _told(chunk: dict[str, Any], state: str | None) -> str:
     state = state or ("active" if chunk["is_active"] else "inactive")
     return f"{chunk['id']} {'is' if chunk['changed'] else 'was already'} {state}"
 
 
 def delete(
-    chunk_id: str,
-    *,
-    reason: str | None = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=())] = False,
     cli: Cli,
+    operation: Operation[Any, Any],
+    values: dict[str, Any],
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.", negative=())] = False,
 ) -> int:
-    """Delete a chunk for good. Only where KB_KNOWLEDGE_HARD_DELETE is set.
-
-    Parameters
-    ----------
-    chunk_id
-        The chunk's id.
-    reason
-        Why, for the log.
-    yes
-        Do not ask.
-
-    Examples
-    --------
-    kb chunks delete 6ba7b810-9dad-11d1-80b4-00c04fd430c8 --yes
-    """
+    chunk_id = values["chunk_id"]
     if not yes and not cli.confirm(f"Delete chunk {chunk_id} for good?", "--yes"):
         cli.say("nothing was deleted")
         return 1
-    cli.engine.delete_chunk(chunk_id, confirm=True, reason=reason)
+    cli.engine.run(operation, {**values, "confirm": True})
     cli.result({"chunk_id": chunk_id, "deleted": True}, f"deleted chunk {chunk_id}")
     return 0
 
 
 def list_events(
-    *,
-    user: str | None = None,
-    chunk: str | None = None,
-    type: EventType | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    page: int = 1,
-    per_page: int = 20,
-    export: Annotated[bool, Flag] = False,
     cli: Cli,
+    operation: Operation[Any, Any],
+    values: dict[str, Any],
+    *,
+    export: Annotated[Flag, Parameter(help="Write lines of JSON instead of a page.")] = False,
 ) -> None:
-    """List events, newest first; or write all of them as lines of JSON, oldest first.
-
-    Parameters
-    ----------
-    user
-        Only what this user did.
-    chunk
-        Only what happened to this chunk.
-    type
-        Only events of this type.
-    since
-        Not before this time, such as 2026-01-31.
-    until
-        Before this time.
-    page
-        Pages count from 1.
-    per_page
-        At most 100.
-    export
-        Write lines of JSON instead of a page.
-
-    Examples
-    --------
-    kb chunks events --since 2026-01-31
-    """
-    wanted = {
-        "user_id": user,
-        "chunk_id": chunk,
-        "event_type": type,
-        "since": since,
-        "until": until,
-    }
     if not export:
-        render.events(cli, cli.engine.list_events(**wanted, page=page, per_page=per_page), {})
+        render.events(cli, cli.engine.run(operation, values), {})
         return
+    wanted = {name: value for name, value in values.items() if name not in ("page", "per_page")}
     for part in cli.engine.download("export_events", **wanted):
         sys.stdout.write(part.decode())

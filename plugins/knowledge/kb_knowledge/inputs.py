@@ -24,7 +24,7 @@ def context_model(plugins: Plugins) -> type[ContextIn]:
 @functools.lru_cache(maxsize=8)
 def _context_model(filters: Any) -> type[ContextIn]:
     """Return the same model for the same filters: a schema names it once."""
-    words = "Only chunks that all of these select; without any, all that may be found."
+    words = 'Selection filters, such as {"tags": ["a"]}.'
     field: Any = (Annotated[filters | None, Field(description=words)], None)
     return create_model("KnowledgeContext", __base__=ContextIn, filters=field)
 

@@ -175,9 +175,9 @@ class ContextIn(Body):
     query: Annotated[
         Text, Field(max_length=10_000, description="The question."), AfterValidator(_not_blank)
     ]
-    top_k: Annotated[
-        int, Field(ge=1, le=100, description="How many candidates are looked at, 1 to 100.")
-    ] = 20
+    top_k: Annotated[int, Field(ge=1, le=100, description="How many candidates are looked at.")] = (
+        20
+    )
     caps: Annotated[Caps, Field(description="How many chunks of each kind are used.")] = Caps()
     max_tokens: Annotated[
         int, Field(ge=1, le=10_000_000, description="How long the prompt may be.")

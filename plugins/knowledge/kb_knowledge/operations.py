@@ -66,18 +66,35 @@ SHOW: Operation[models.ChunkIn, models.ChunkDetail] = Operation(
     ),
 )
 
+# The flags of an example, by kind.
+_SAID = {
+    "deactivate": ' --reason "out of date"',
+    "reclassify": " --kind example",
+    "set_policy": " --policy never_generate",
+}
+
 
 def _change(kind: MutationKind, name: str, title: str) -> Operation[Body, models.ChunkChanged]:
     """Return the change of one chunk; its command takes several, one after the other."""
+    word = kind.name.replace("_", "-")
+    example = f"kb chunks {word} {_EXAMPLE}{_SAID.get(kind.name, '')}"
     return Operation(
         name,
         "knowledge.curate",
         kind.permission,
-        Http("POST", f"/knowledge/chunks/{{chunk_id:uuid}}/{kind.name.replace('_', '-')}"),
+        Http("POST", f"/knowledge/chunks/{{chunk_id:uuid}}/{word}"),
         input="kb_knowledge.inputs:change_model",
         output=f"{_MODELS}:ChunkChanged",
         help=kind.help,
         subject=kind,
+        command=Command(
+            f"chunks {word}",
+            "kb_knowledge.commands:change",
+            group=_GROUP,
+            omit=("chunk_id",),
+            flags={"chunk_kind": "--kind", "usage_policy": "--policy"},
+            examples=(example,),
+        ),
         tool=Tool(f"kb_chunks_{kind.name}", title=title, profile="curate", idempotent=True),
     )
 
@@ -94,6 +111,23 @@ DELETE: Operation[models.DeleteIn, None] = Operation(
     Http("DELETE", "/knowledge/chunks/{chunk_id:uuid}", status=204),
     input=f"{_MODELS}:DeleteIn",
     help="Delete a chunk for good, where that is allowed.",
+    command=Command(
+        "chunks delete",
+        "kb_knowledge.commands:delete",
+        help="Delete a chunk for good.\nOnly where KB_KNOWLEDGE_HARD_DELETE is set.",
+        group=_GROUP,
+        positional=("chunk_id",),
+        omit=("confirm",),
+        examples=(f"kb chunks delete {_EXAMPLE} --yes",),
+    ),
+    tool=Tool(
+        "kb_chunks_delete",
+        "kb_knowledge.tools:delete",
+        "Delete a chunk",
+        "admin",
+        destructive=True,
+        help="Delete a chunk for good; `confirm` must be true. Ask the person first; deactivating can be undone.",
+    ),
 )
 
 # The log
@@ -130,6 +164,14 @@ EVENTS: Operation[models.EventsIn, models.ChunkEventPage] = Operation(
     input=f"{_MODELS}:EventsIn",
     output=f"{_MODELS}:ChunkEventPage",
     help="List who changed what, newest first.",
+    command=Command(
+        "chunks events",
+        "kb_knowledge.commands:list_events",
+        help="List events, newest first; or write all of them as lines of JSON, oldest first.",
+        group=_GROUP,
+        flags={"user_id": "--user", "chunk_id": "--chunk", "event_type": "--type"},
+        examples=("kb chunks events --since 2026-01-31",),
+    ),
 )
 
 EXPORT_EVENTS: Operation[models.EventFilters, Any] = Operation(
@@ -170,6 +212,16 @@ CONTEXT: Operation[models.ContextIn, models.Context] = Operation(
         "Assemble the knowledge to answer a question from: facts, angles, examples, quotes, "
         "and a prompt with the rules for each. It is kept as a snapshot."
     ),
+    tool=Tool(
+        "kb_context",
+        title="Assemble a context",
+        help=(
+            "Knowledge to answer from: facts, angles, examples, quotes, and a prompt with the rules for each.\n\n"
+            "Cite the labels, such as [F1], and name the snapshot_id."
+        ),
+        omit=("caps",),
+        brief=("filters",),
+    ),
 )
 
 ASK: Operation[models.ContextIn, models.Asked] = Operation(
@@ -181,6 +233,31 @@ ASK: Operation[models.ContextIn, models.Asked] = Operation(
     output=f"{_MODELS}:Asked",
     help=(
         "Answer a question with citations; where no generator is configured, the context is the result."
+    ),
+    command=Command(
+        "ask",
+        "kb_knowledge.ask_commands:ask",
+        help=(
+            "Answer a question from the knowledge base.\n"
+            "The answer has citations; without a generator the assembled context is printed."
+        ),
+        group="Search",
+        words="query",
+        only=("query", "top_k", "max_tokens", "tags", "doc_type", "pin", "exclude"),
+        examples=("kb ask how often are keys rotated",),
+    ),
+    tool=Tool(
+        "kb_ask",
+        "kb_knowledge.tools:ask",
+        "Answer a question",
+        open_world=True,
+        samples=True,
+        help=(
+            "Answer a question from the knowledge base, with checked citations; "
+            "without a generator, the context comes back."
+        ),
+        omit=("caps",),
+        brief=("filters",),
     ),
 )
 

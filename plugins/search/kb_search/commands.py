@@ -7,12 +7,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from kb_framework.api import Operation
 from kb_framework.edges.cli.console import Cli
-from kb_framework.edges.cli.lists import CommaListOrNone
 from kb_framework.errors import ConfigInvalid, KBError
 from kb_framework.filenames import real_path
 from kb_search.last_search import remember
@@ -20,129 +20,34 @@ from kb_search.render import facet_lines, hit_block, style, trace_lines
 from kb_search.snippet import Matcher
 
 _MAX_QUERIES = 100
-
-Flag = Annotated[bool, Parameter(negative=())]
+_BULK = "Read up to 100 searches from standard input."
+_TOTAL_TOKENS = (
+    "With --bulk: what the whole answer may cost a model; a chunk's text is then sent once."
+)
 
 
 def search(
-    *query: str,
-    mode: Literal["lexical", "vector", "hybrid"] | None = None,
-    k: Annotated[int | None, Parameter(name=["--k", "-k"])] = None,
-    max_tokens: int | None = None,
-    snippet_chars: int | None = None,
-    cursor: str | None = None,
-    trace: Flag = False,
-    syntax: Flag = False,
-    facets: Flag = False,
-    tag: CommaListOrNone = None,
-    tags: CommaListOrNone = None,
-    tags_match: Literal["any", "all"] | None = None,
-    lang: str | None = None,
-    path_glob: str | None = None,
-    trust_min: Literal["primary", "secondary", "generated"] | None = None,
-    media: CommaListOrNone = None,
-    ingested_after: str | None = None,
-    doc_id: int | None = None,
-    doc_type: Annotated[str | None, Parameter(name=["--type", "--doc-type"])] = None,
-    bulk: Flag = False,
-    total_tokens: int | None = None,
     cli: Cli,
+    operation: Operation[Any, Any],
+    values: dict[str, Any],
+    *,
+    bulk: Annotated[bool, Parameter(help=_BULK, negative=())] = False,
+    total_tokens: Annotated[int | None, Parameter(help=_TOTAL_TOKENS)] = None,
 ) -> int:
-    """Search the knowledge base. Exit 1 if nothing was found.
-
-    With --bulk, searches are read from standard input, one JSON object on a line, with these fields:
-    {"query": "…", "mode": "lexical", "k": 5}
-
-    Parameters
-    ----------
-    query
-        What to look for; several words need no quotes.
-    mode
-        By words, by meaning, or both (hybrid, the default).
-    k
-        How many hits, 1 to 100; 10 by default.
-    max_tokens
-        What the answer may cost a model: snippets are shortened, then hits dropped from the end.
-    snippet_chars
-        How long a snippet may be; 300 by default.
-    cursor
-        Show the next page: next_cursor of the page before, with all else the same.
-    trace
-        Show how the hits were found.
-    syntax
-        Read the query as: word, "a phrase", -word, title:word, word*. All of it must match.
-    facets
-        Count the matching documents by type, language, media and tag.
-    tag
-        Only documents with any of these tags, comma-separated.
-    tags
-        Only documents with all of these tags, comma-separated.
-    tags_match
-        With any, one of --tags is enough.
-    lang
-        Only documents in this language, like en or ko.
-    path_glob
-        Only documents whose path matches, like 'src/**' or '*.md'.
-    trust_min
-        Only documents trusted so far or further: primary, secondary, generated.
-    media
-        Only documents of these kinds, comma-separated, like markdown,pdf.
-    ingested_after
-        Only documents indexed after this time, like 2026-01-31 or 2026-01-31T12:00:00Z.
-    doc_id
-        Only this document.
-    doc_type
-        Only documents of this type.
-    bulk
-        Read up to 100 searches from standard input.
-    total_tokens
-        With --bulk: what the whole answer may cost a model; a chunk's text is then sent once.
-
-    Examples
-    --------
-    kb search how often are keys rotated
-    kb search budget --tag finance --lang en -k 5
-    kb search '"exact phrase" -draft' --syntax
-    echo '{"query": "keys", "k": 3}' | kb search --bulk --json
-    """
-    text = " ".join(query)
-    options: dict[str, Any] = {
-        "mode": mode,
-        "k": k,
-        "max_tokens": max_tokens,
-        "snippet_chars": snippet_chars,
-        "cursor": cursor,
-        "trace": trace or None,
-        "syntax": syntax or None,
-        "facets": facets or None,
-        "tag": tag,
-        "tags": tags,
-        "tags_match": tags_match,
-        "lang": lang,
-        "path_glob": path_glob,
-        "trust_min": trust_min,
-        "media": media,
-        "ingested_after": ingested_after,
-        "doc_id": doc_id,
-        "doc_type": doc_type,
-    }
     if bulk:
-        given = [
-            name for name, value in {"query": text or None, **options}.items() if value is not None
-        ]
-        _search_many(cli, given, total_tokens)
+        _search_many(cli, list(values), total_tokens)
         return 0
-    if not query:
+    if "query" not in values:
         raise ConfigInvalid(
             "no query given: kb search WORDS, or --bulk to read searches from standard input"
         )
     if total_tokens is not None:
         raise ConfigInvalid("--total-tokens goes with --bulk; for one search there is --max-tokens")
-    found = cli.engine.search(text, **options)
+    found = cli.engine.run(operation, values)
     if cli.json:
         cli.result(found)
     else:
-        _print_hits(cli, text, found, links=True)
+        _print_hits(cli, values["query"], found, links=True)
         remember(cli.bootstrap.data_dir, found["hits"])
     return 0 if found["hits"] else 1
 

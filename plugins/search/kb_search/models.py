@@ -41,24 +41,24 @@ class SearchIn(Filtered):
     mode: Annotated[Mode, Field(description="By words, by meaning, or both.")] = "hybrid"
     k: Annotated[int, Field(ge=1, le=100, description="How many hits at most.")] = 10
     max_tokens: Annotated[
-        Tokens | None, Field(description="What the answer may cost a model, estimated.")
+        Tokens | None, Field(description="What the answer may cost, in tokens.")
     ] = None
     snippet_chars: Annotated[
         int, Field(ge=20, le=10_000, description="How long a snippet may be.")
     ] = 300
     cursor: Annotated[
         Name | None,
-        Field(description="`next_cursor` of the page before; all else must be the same."),
+        Field(description="`next_cursor` of the page before, all else the same."),
     ] = None
     trace: Annotated[bool, Field(description="Show how the hits were found.")] = False
     syntax: Annotated[
         bool,
         Field(
-            description='Read the query as `word`, `"a phrase"`, `-word`, `title:word`, `word*`; all must match.'
+            description='Read the query as: word "a phrase" -word title:word word*; all must match.'
         ),
     ] = False
     facets: Annotated[
-        bool, Field(description="Count the matching documents by tag, type, language and media.")
+        bool, Field(description="Count all matches by tag, type, language, media.")
     ] = False
     group: Annotated[
         Literal["document"] | None,
@@ -69,24 +69,20 @@ class SearchIn(Filtered):
     tags_match: Annotated[
         Literal["any", "all"], Field(description="`any`: one of `tags` is enough.")
     ] = "all"
-    lang: Annotated[Name | None, Field(description="Is in this language: en, ko, …")] = None
+    lang: Annotated[Name | None, Field(description="Is in this language: en, …")] = None
     path_glob: Annotated[
         Name | None,
-        Field(
-            description="Its path matches: `src/**`, `*.md`, `notes/2026-??-*.md`.", min_length=1
-        ),
+        Field(description="Its path matches: `src/**`, `*.md`.", min_length=1),
     ] = None
     trust_min: Annotated[
         Trust | None,
-        Field(description="Is trusted so far or further: primary, secondary, generated."),
+        Field(description="Minimum trust: primary > secondary > generated."),
     ] = None
     media: Annotated[
         list[Name] | None,
-        Field(description="Is of any of these kinds: markdown, pdf, text/html, …"),
+        Field(description="Is of these kinds: markdown, pdf, …"),
     ] = None
-    ingested_after: Annotated[
-        Time | None, Field(description="Was indexed after this time, in ISO 8601.")
-    ] = None
+    ingested_after: Annotated[Time | None, Field(description="Was indexed after this time.")] = None
     doc_id: Annotated[Id | None, Field(description="Is this document.")] = None
     doc_type: Annotated[Name | None, Field(description="Is of this type.")] = None
 
@@ -108,8 +104,8 @@ class BulkSearchIn(Body):
     queries: Annotated[
         list[Any],
         Field(
-            description="Searches, each with the fields of `/search`.",
-            json_schema_extra={"maxItems": MAX_QUERIES},
+            description='Up to 100 searches, each with the fields of one: {"query": "…", "k": 3}.',
+            json_schema_extra={"items": {"type": "object"}, "maxItems": MAX_QUERIES},
         ),
     ]
     max_tokens: Annotated[

@@ -83,33 +83,10 @@ def kb_commands() -> list[api.Command]:
     measuring = "Measure how well search finds known answers."
     return [
         api.Command(
-            "search", "kb_search.commands:search", help="Search the knowledge base.", group="Search"
-        ),
-        api.Command(
             "open",
             "kb_search.open_commands:open_hit",
             help="Open a hit of the last search.",
             group="Search",
         ),
         api.Command("eval", "kb_search.eval_commands:evaluate", help=measuring, group="Search"),
-    ]
-
-
-@hookimpl
-def kb_tools() -> list[api.Tool]:
-    def tool(name: str, function: str, title: str) -> api.Tool:
-        target = f"kb_search.tools:{function}"
-        return api.Tool(
-            name,
-            target,
-            title,
-            "read",
-            read_only=True,
-            idempotent=True,
-            permission="documents.read",
-        )
-
-    return [
-        tool("kb_search", "search", "Search"),
-        tool("kb_bulk_search", "bulk_search", "Search many"),
     ]
