@@ -1,13 +1,14 @@
-"""What the host contributes itself: commands and permissions."""
+"""What the host contributes itself: commands, permissions, a service and operations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb_framework import api
 
 if TYPE_CHECKING:
-    pass
+    from kb_framework.system import WireIn
+    from kb_framework.validation import Body
 
 
 HOST_COMMANDS = (
@@ -39,12 +40,6 @@ HOST_COMMANDS = (
         "config unset",
         "kb_framework.edges.cli.host_commands:unset_config",
         "Remove a setting from kb.toml.",
-        "Engine",
-    ),
-    api.Command(
-        "schema",
-        "kb_framework.edges.cli.host_commands:schema",
-        "Show version, capabilities and schemas.",
         "Engine",
     ),
     api.Command(
@@ -83,3 +78,57 @@ HOST_PERMISSIONS = (
     api.Permission("documents.write", "Add documents, and change their fields and tags.", "editor"),
     api.Permission("documents.delete", "Delete documents for good."),
 )
+
+HOST_SERVICES = (api.Service("system", "kb_framework.system:SystemService"),)
+
+_VIEW = "engine.view"
+_OBJECT = "builtins:dict"
+
+HEALTH: api.Operation[Body, dict[str, Any]] = api.Operation(
+    "health",
+    "system.health",
+    _VIEW,
+    api.Http("GET", "/health"),
+    output=_OBJECT,
+    help="Return whether the engine is well: version, plugins that failed, counts.",
+)
+
+SCHEMA: api.Operation[Body, dict[str, Any]] = api.Operation(
+    "schema",
+    "system.schema",
+    _VIEW,
+    api.Http("GET", "/schema"),
+    output=_OBJECT,
+    help=(
+        "Return version, capabilities, error codes, models, filters, mutation kinds, counts, "
+        "and the JSON Schema of every wire object."
+    ),
+    command=api.Command(
+        "schema",
+        help="Show version, capabilities and schemas.",
+        group="Engine",
+        render="kb_framework.edges.cli.host_commands:schema",
+        examples=("kb schema --json",),
+    ),
+)
+
+LIST_WIRE: api.Operation[Body, dict[str, Any]] = api.Operation(
+    "list_wire",
+    "system.wire_names",
+    _VIEW,
+    api.Http("GET", "/wire"),
+    output=_OBJECT,
+    help="List the names of all wire objects, each with a JSON Schema at `/wire/{name}`.",
+)
+
+GET_WIRE: api.Operation[WireIn, dict[str, Any]] = api.Operation(
+    "get_wire",
+    "system.wire_object",
+    _VIEW,
+    api.Http("GET", "/wire/{name:str}"),
+    input="kb_framework.system:WireIn",
+    output=_OBJECT,
+    help="Return the JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API.",
+)
+
+HOST_OPERATIONS = (HEALTH, SCHEMA, LIST_WIRE, GET_WIRE)

@@ -15,7 +15,12 @@ import pluggy
 
 from kb_framework import api, hookspecs
 from kb_framework.bootstrap import Bootstrap
-from kb_framework.contributions import HOST_COMMANDS, HOST_PERMISSIONS
+from kb_framework.contributions import (
+    HOST_COMMANDS,
+    HOST_OPERATIONS,
+    HOST_PERMISSIONS,
+    HOST_SERVICES,
+)
 from kb_framework.discovery import (
     HOST_DISTRIBUTION,
     PluginInfo,
@@ -95,6 +100,11 @@ class Plugins(HookCalls):
             self.commands.add(HOST, command.name, command)
         for permission in HOST_PERMISSIONS:
             self.permissions.add(HOST, permission.name, permission)
+        for service in HOST_SERVICES:
+            self.services.add(HOST, service.name, service)
+        for operation in HOST_OPERATIONS:
+            self.operations.add(HOST, operation.name, operation)
+            self._add_surfaces(HOST, operation)
         self._required = bootstrap.required_plugins
         self._load(bootstrap, found() if entry_points is None else entry_points)
         self._register()
@@ -235,8 +245,8 @@ class Plugins(HookCalls):
         while True:
             for registry in every.values():
                 registry.clear()
-            self.operation_of_command.clear()
-            self.operation_of_tool.clear()
+            self.operation_of_command = self._left(self.operation_of_command)
+            self.operation_of_tool = self._left(self.operation_of_tool)
             failed = next(
                 (name for info in self.active() if (name := self._collect(info, parts))), None
             )
@@ -279,6 +289,12 @@ class Plugins(HookCalls):
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
                 return self._switch_off(info.name, error)
         return None
+
+    def _left(self, named: dict[str, Any]) -> dict[str, Any]:
+        """Return the surfaces of operations that are still registered."""
+        return {
+            name: item for name, item in named.items() if self.operations.get(item.name) is item
+        }
 
     def has_method(self, name: str) -> bool:
         """Return whether the engine client has this method."""

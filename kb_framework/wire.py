@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
+from pydantic.json_schema import models_json_schema
 
-from kb_framework.api import WireObject, resolve
+from kb_framework.api import Operation, WireObject, resolve
 from kb_framework.errors import error_codes
+from kb_framework.operations import Dispatcher, output_type, path_fields
 from kb_framework.plugins import Plugins
 from kb_framework.validation import Model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _COMPONENT = "#/components/schemas/"
+REF = _COMPONENT + "{model}"
+
+Mode = Literal["validation", "serialization"]
+# By model and mode.
+Schemas = Mapping[Any, dict[str, Any]]
 
 
 class ErrorV1(Model):
@@ -24,6 +31,54 @@ class ErrorV1(Model):
     message: str
     details: dict[str, Any]
     hint: str | None
+
+
+class FlatError(Model):
+    """`error` is from the closed list of codes; further fields depend on it."""
+
+    error: str
+    message: str
+
+
+class EnvelopeDetail(Model):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class EnvelopeError(Model):
+    success: bool
+    error: EnvelopeDetail
+
+
+ERROR_MODELS = {"flat": FlatError, "v1": ErrorV1, "envelope": EnvelopeError}
+
+
+def schemas_of(dispatcher: Dispatcher) -> tuple[Schemas, dict[str, Any]]:
+    """Return the schema of every model that operations take or give, and the components that they refer to."""
+    models = [item for each in dispatcher.operations for item in _models(each, dispatcher)]
+    found, shared = models_json_schema(list(dict.fromkeys(models)), ref_template=REF)
+    return found, shared.get("$defs", {})
+
+
+def _models(
+    operation: Operation[Any, Any], dispatcher: Dispatcher
+) -> Iterable[tuple[type[BaseModel], Mode]]:
+    if body_fields(operation, dispatcher):
+        yield dispatcher.model(operation), "validation"
+    answers = (resolve(target) for target, _ in operation.http.answers.values())
+    for model in (output_type(operation), *answers):
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield model, "serialization"
+    yield ERROR_MODELS[operation.http.errors], "serialization"
+
+
+def body_fields(operation: Operation[Any, Any], dispatcher: Dispatcher) -> list[str]:
+    """Return the fields of an operation's input that are sent in the body of its request."""
+    if operation.http.sends_query:
+        return []
+    elsewhere = {*path_fields(operation), *operation.http.query}
+    return [name for name in dispatcher.model(operation).model_fields if name not in elsewhere]
 
 
 def versioned(plugins: Plugins) -> dict[str, dict[str, Any]]:

@@ -84,14 +84,7 @@ def mcp(
     serve_stdio(lambda: cli.engine, cli.plugins, chosen)
 
 
-def schema(*, cli: Cli) -> None:
-    """Show version, capabilities, error codes, models and counts of the engine.
-
-    Examples
-    --------
-    kb schema --json
-    """
-    found: dict[str, Any] = cli.engine.get("/schema")
+def schema(cli: Cli, found: dict[str, Any], _: dict[str, Any]) -> None:
     cli.result(found, pairs({**found, "wire": ", ".join(sorted(found["wire"]))}))
 
 
@@ -256,7 +249,7 @@ def plugins(*, cli: Cli) -> None:
 def _ask_engine(cli: Cli) -> list[PluginInfo]:
     """Note what the engine knows: what failed or raised in it, and how its plugins differ. Returns those that only it has."""
     try:
-        found = cli.engine.get("/health")["plugins"]
+        found = cli.engine.health()["plugins"]
     except KBError as error:
         cli.say(f"kb: the engine could not be asked: {error.message}")
         return []

@@ -63,7 +63,7 @@ def _message(error: CycloptsError, command: str, inner: list[str]) -> tuple[str,
     if isinstance(error, MissingArgumentError):
         if error.keyword:
             return f"{error.keyword} needs a value{_of(error)}", ""
-        return f"{_name(error)} is required{_of(error)}", ""
+        return f"{_name(error)} is required{_of(error) or _described(error)}", ""
     if isinstance(error, RepeatArgumentError):
         return f"{_name(error)} is given twice", ""
     return (
@@ -74,6 +74,13 @@ def _message(error: CycloptsError, command: str, inner: list[str]) -> tuple[str,
 
 def _meant(near: str | None) -> str:
     return f"; did you mean {near}?" if near else ""
+
+
+def _described(error: MissingArgumentError) -> str:
+    """Return what a required option is for, as its help says."""
+    parameter = error.argument.parameter if error.argument else None
+    help = parameter.help if parameter and error.argument.index is None else ""  # type: ignore[union-attr]
+    return f": {help[:1].lower()}{help[1:]}" if help else ""
 
 
 def _of(error: MissingArgumentError) -> str:

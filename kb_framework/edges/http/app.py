@@ -21,13 +21,14 @@ from kb_framework.api import ANY_KEY, PUBLIC, resolve
 from kb_framework.app import KB
 from kb_framework.edges.http.auth import NOBODY_LOCAL, Authenticator, Local
 from kb_framework.edges.http.edge import Edge
-from kb_framework.edges.http.health import HealthService, handlers
+from kb_framework.edges.http.health import live_handler
 from kb_framework.edges.http.operations import caller, handlers_of
 from kb_framework.edges.http.pages import DOCS, openapi, pages
-from kb_framework.edges.http.params import DOCUMENTED, ERROR_MODELS, KEY_SCHEME, Answer
+from kb_framework.edges.http.params import DOCUMENTED, KEY_SCHEME, Answer
 from kb_framework.edges.http.rendering import render_error
 from kb_framework.edges.http.request_checks import BASE, check_request, note_queries
 from kb_framework.plugins import HOST, Plugins
+from kb_framework.wire import ERROR_MODELS
 
 log = logging.getLogger("kb.http")
 
@@ -48,15 +49,15 @@ def create_app(
     `local` says how the person at the data folder is recognised. With `any_address` it may be reached by any number, not
     only by loopback's; by a name only if KB_ALLOWED_HOSTS has it.
     """
-    system = HealthService(kb, instance, secret=local.secret)
+    live = live_handler(instance, local.secret)
     authenticator = Authenticator(
         kb.access, kb.settings.host.unauthorized_per_minute, local, kb.services
     )
 
     dispatcher = kb.dispatcher
-    mounted = _plugin_handlers(kb)
+    mounted = _plugin_handlers(kb, live)
     found = [
-        *_documented(handlers, HOST),
+        *_documented(live, HOST),
         *_limited(mounted.pop(BASE, []), kb),
         *handlers_of(dispatcher, kb.plugins.operations),
     ]
@@ -73,7 +74,6 @@ def create_app(
         ],
         dependencies={
             "actor": Provide(caller, sync_to_thread=False),
-            "system": Provide(lambda: system, sync_to_thread=False),
             **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
         },
         plugins=[PydanticPlugin(validate_strict=True)],
@@ -100,7 +100,7 @@ def _service(kb: KB, name: str) -> Callable[[], Any]:
     return lambda: kb.services[name]
 
 
-def _plugin_handlers(kb: KB) -> dict[str, list[HTTPRouteHandler]]:
+def _plugin_handlers(kb: KB, own: HTTPRouteHandler) -> dict[str, list[HTTPRouteHandler]]:
     """Return the handlers that plugins wrote by hand, by the path below which they are mounted.
 
     A plugin whose routes cannot be mounted has failed; the rest is mounted.
@@ -108,7 +108,7 @@ def _plugin_handlers(kb: KB) -> dict[str, list[HTTPRouteHandler]]:
     plugins = kb.plugins
     while True:
         mounted: dict[str, list[HTTPRouteHandler]] = {}
-        claimed = dict.fromkeys(_paths(handlers), HOST) | _claimed_by_operations(plugins)
+        claimed = dict.fromkeys(_paths([own]), HOST) | _claimed_by_operations(plugins)
         for name, routes in sorted(
             plugins.routes.items(),
             key=lambda pair: plugins.load_order(plugins.routes.plugin_of(pair[0])),

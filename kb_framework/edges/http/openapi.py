@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 from litestar import Request
 from litestar.app import Litestar
 from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import models_json_schema
 
 from kb_framework.api import ANY_KEY, PUBLIC, Operation, resolve
-from kb_framework.edges.http.params import DOCUMENTED, ERROR_MODELS, KEY_SCHEME
+from kb_framework.edges.http.params import DOCUMENTED, KEY_SCHEME
 from kb_framework.operations import Dispatcher, output_type, path_fields, query_fields
+from kb_framework.wire import ERROR_MODELS, REF, Schemas, body_fields, schemas_of
 
 _BASE = "/api/v1"
-_REF = "#/components/schemas/{model}"
 _TYPES = {"int": {"type": "integer"}, "uuid": {"type": "string", "format": "uuid"}}
 _MEDIA = {"bytes": "application/octet-stream", "stream": "application/octet-stream"}
-
-Mode = Literal["validation", "serialization"]
-Model = tuple[type[BaseModel], Mode]
 
 
 def document(app: Litestar, dispatcher: Dispatcher) -> dict[str, Any]:
@@ -33,9 +29,7 @@ def document(app: Litestar, dispatcher: Dispatcher) -> dict[str, Any]:
 
 def _with_operations(written: dict[str, Any], dispatcher: Dispatcher) -> dict[str, Any]:
     stated = [operation for operation in dispatcher.operations if not operation.http.by_hand]
-    models = [model for operation in stated for model in _models(operation, dispatcher)]
-    found, shared = models_json_schema(list(dict.fromkeys(models)), ref_template=_REF)
-    schemas: dict[Any, Any] = dict(found)
+    schemas, shared = schemas_of(dispatcher)
     paths: dict[str, Any] = {path: dict(item) for path, item in written.get("paths", {}).items()}
     for operation in stated:
         path = _BASE + "/".join(_plain(part) for part in operation.http.path.split("/"))
@@ -43,9 +37,7 @@ def _with_operations(written: dict[str, Any], dispatcher: Dispatcher) -> dict[st
             operation, dispatcher, schemas
         )
     components = dict(written.get("components", {}))
-    components["schemas"] = dict(
-        sorted({**components.get("schemas", {}), **shared.get("$defs", {})}.items())
-    )
+    components["schemas"] = dict(sorted({**components.get("schemas", {}), **shared}.items()))
     return {**written, "paths": dict(sorted(paths.items())), "components": components}
 
 
@@ -53,28 +45,8 @@ def _plain(part: str) -> str:
     return "{" + part[1:-1].partition(":")[0] + "}" if part.startswith("{") else part
 
 
-def _models(operation: Operation[Any, Any], dispatcher: Dispatcher) -> Iterable[Model]:
-    if _body_fields(operation, dispatcher):
-        yield dispatcher.model(operation), "validation"
-    for target in (
-        output_type(operation),
-        *(resolve(target) for target, _ in operation.http.answers.values()),
-    ):
-        if isinstance(target, type) and issubclass(target, BaseModel):
-            yield target, "serialization"
-    yield ERROR_MODELS[operation.http.errors], "serialization"
-
-
-def _body_fields(operation: Operation[Any, Any], dispatcher: Dispatcher) -> list[str]:
-    if operation.http.sends_query:
-        return []
-    model = dispatcher.model(operation)
-    elsewhere = {*path_fields(operation), *operation.http.query}
-    return [name for name in model.model_fields if name not in elsewhere]
-
-
 def _described(
-    operation: Operation[Any, Any], dispatcher: Dispatcher, schemas: dict[Any, Any]
+    operation: Operation[Any, Any], dispatcher: Dispatcher, schemas: Schemas
 ) -> dict[str, Any]:
     model = dispatcher.model(operation)
     found: dict[str, Any] = {
@@ -104,7 +76,7 @@ def _needed(operation: Operation[Any, Any]) -> list[str]:
 
 def _parameters(operation: Operation[Any, Any], model: type[BaseModel]) -> Iterable[dict[str, Any]]:
     properties = (
-        model.model_json_schema(ref_template=_REF)["properties"] if model.model_fields else {}
+        model.model_json_schema(ref_template=REF)["properties"] if model.model_fields else {}
     )
     for name, kind in path_fields(operation).items():
         known = {
@@ -148,7 +120,7 @@ def _body(
     operation: Operation[Any, Any],
     dispatcher: Dispatcher,
     model: type[BaseModel],
-    schemas: dict[Any, Any],
+    schemas: Schemas,
 ) -> dict[str, Any] | None:
     if operation.http.content in _MEDIA:
         return {
@@ -157,7 +129,7 @@ def _body(
                 _MEDIA[operation.http.content]: {"schema": {"type": "string", "format": "binary"}}
             },
         }
-    fields = _body_fields(operation, dispatcher)
+    fields = body_fields(operation, dispatcher)
     if not fields:
         return None
     required = any(model.model_fields[name].is_required() for name in fields)
@@ -169,7 +141,7 @@ def _body(
 
 def _only(model: type[BaseModel], fields: list[str]) -> dict[str, Any]:
     """Return the schema of some of a model's fields: the others are sent in the path or the query."""
-    whole = model.model_json_schema(ref_template=_REF)
+    whole = model.model_json_schema(ref_template=REF)
     required = [name for name in whole.get("required", []) if name in fields]
     kept = {name: whole["properties"][name] for name in fields}
     return {
@@ -179,7 +151,7 @@ def _only(model: type[BaseModel], fields: list[str]) -> dict[str, Any]:
     }
 
 
-def _responses(operation: Operation[Any, Any], schemas: dict[Any, Any]) -> dict[str, Any]:
+def _responses(operation: Operation[Any, Any], schemas: Schemas) -> dict[str, Any]:
     error = schemas[ERROR_MODELS[operation.http.errors], "serialization"]
     found = {str(status): _json(words, error) for status, words in DOCUMENTED.items()}
     for status, (target, words) in operation.http.answers.items():
@@ -207,7 +179,7 @@ def _responses(operation: Operation[Any, Any], schemas: dict[Any, Any]) -> dict[
     else:
         free = TypeAdapter(output)
         schema = schemas.get((output, "serialization")) or free.json_schema(
-            mode="serialization", ref_template=_REF
+            mode="serialization", ref_template=REF
         )
         found[str(operation.http.status)] = _json("Request fulfilled, document follows", schema)
     return dict(sorted(found.items()))

@@ -9,8 +9,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter, QueryParameter
 
 from kb_framework.errors import InvalidInput
-from kb_framework.validation import MAX_INT, Model
-from kb_framework.wire import ErrorV1
+from kb_framework.validation import MAX_INT
 
 DocumentId = Annotated[int, PathParameter(ge=-MAX_INT - 1, le=MAX_INT)]
 PageNumber = Annotated[int, QueryParameter(ge=1, le=2**31 - 1, description="Pages count from 1.")]
@@ -24,24 +23,6 @@ TagList = Annotated[
 def Answer(model: type[Any], description: str) -> ResponseSpec:  # noqa: N802 - reads like the class it makes
     """A documented answer besides the ordinary one."""
     return ResponseSpec(model, description=description, generate_examples=False)
-
-
-class FlatError(Model):
-    """`error` is from the closed list of codes; further fields depend on it."""
-
-    error: str
-    message: str
-
-
-class EnvelopeDetail(Model):
-    code: str
-    message: str
-    details: dict[str, Any]
-
-
-class EnvelopeError(Model):
-    success: bool
-    error: EnvelopeDetail
 
 
 # The security scheme of the OpenAPI document.
@@ -60,7 +41,6 @@ DOCUMENTED = {
     503: "Busy, the database cannot be used, there is not enough memory, or a plugin has failed",
     507: "The disk is full; nothing was changed",
 }
-ERROR_MODELS = {"flat": FlatError, "v1": ErrorV1, "envelope": EnvelopeError}
 
 
 def upload_bytes(file: UploadFile) -> tuple[bytes, str]:

@@ -49,8 +49,21 @@ SEARCH: Operation[SearchIn, SearchOut] = Operation(
             "Search the knowledge base. Each hit has a snippet, a citation, and the chunk's and document's ids.\n\n"
             "`truncated` says that max_tokens shortened the answer; next_cursor leads to what is left."
         ),
-        # For a model `tag` and `max_tokens` do what two of these are for.
-        omit=("trace", "snippet_chars", "tags_match"),
+        # A model pays for every parameter: `tag`, `filters` and `max_tokens` do what most of these are for.
+        omit=(
+            "trace",
+            "snippet_chars",
+            "tags_match",
+            "group",
+            "chunk_ids",
+            "document_ids",
+            "from_id",
+            "to_id",
+            "kind",
+            "policy",
+            "source_type",
+            "status",
+        ),
         defaults={"max_tokens": _SEARCH_TOKENS},
     ),
 )
