@@ -143,8 +143,7 @@ def _bootstrap(sources: tuple[Source, ...], data_dir: Path, config_file: Path) -
         config_file=config_file,
         engine_url=engine_url,
         api_key=_first(sources, "KB_API_KEY") or None,
-        disabled_plugins=_plugin_names(_first(sources, "KB_DISABLED_PLUGINS"))
-        | _disabled_by_command(data_dir),
+        disabled_plugins=_switched_off(sources, data_dir),
         required_plugins=_plugin_names(_first(sources, "KB_REQUIRED_PLUGINS")),
         trace_hooks=str(_first(sources, "KB_TRACE_HOOKS") or "").lower()
         in {"1", "true", "yes", "on"},
@@ -283,6 +282,15 @@ def _plugin_names(value: Any) -> frozenset[str]:
 def current_name(plugin: str) -> str:
     """Return the present name of a plugin that was renamed."""
     return _RENAMED.get(plugin, plugin)
+
+
+def switched_off(bootstrap: Bootstrap) -> frozenset[str]:
+    """Return the plugins that the next start does not load."""
+    return _switched_off(bootstrap.sources, bootstrap.data_dir)
+
+
+def _switched_off(sources: Sequence[Source], data_dir: Path) -> frozenset[str]:
+    return _plugin_names(_first(sources, "KB_DISABLED_PLUGINS")) | _disabled_by_command(data_dir)
 
 
 def disable_plugin(bootstrap: Bootstrap, name: str, *, disabled: bool) -> None:

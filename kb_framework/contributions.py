@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kb_framework import api
 
 if TYPE_CHECKING:
+    from kb_framework.administration import PluginList, PluginState, SettingList, SwitchIn
     from kb_framework.system import WireIn
     from kb_framework.validation import Body
 
@@ -79,9 +80,13 @@ HOST_PERMISSIONS = (
     api.Permission("documents.delete", "Delete documents for good."),
 )
 
-HOST_SERVICES = (api.Service("system", "kb_framework.system:SystemService"),)
+HOST_SERVICES = (
+    api.Service("system", "kb_framework.system:SystemService"),
+    api.Service("administration", "kb_framework.administration:AdministrationService"),
+)
 
-_VIEW = "engine.view"
+_VIEW, _OPERATE = "engine.view", "engine.operate"
+_ADMINISTRATION = "kb_framework.administration"
 _OBJECT = "builtins:dict"
 
 HEALTH: api.Operation[Body, dict[str, Any]] = api.Operation(
@@ -131,4 +136,32 @@ GET_WIRE: api.Operation[WireIn, dict[str, Any]] = api.Operation(
     help="Return the JSON Schema of one wire object, complete in itself: `search_response.v1`, or a model of the API.",
 )
 
-HOST_OPERATIONS = (HEALTH, SCHEMA, LIST_WIRE, GET_WIRE)
+LIST_PLUGINS: api.Operation[Body, PluginList] = api.Operation(
+    "list_plugins",
+    "administration.list_plugins",
+    _OPERATE,
+    api.Http("GET", "/plugins"),
+    output=f"{_ADMINISTRATION}:PluginList",
+    help="List plugins: version, state, what each contributes, and why one failed.",
+)
+
+SET_PLUGIN: api.Operation[SwitchIn, PluginState] = api.Operation(
+    "set_plugin",
+    "administration.set_plugin",
+    _OPERATE,
+    api.Http("PUT", "/plugins/{name:str}"),
+    input=f"{_ADMINISTRATION}:SwitchIn",
+    output=f"{_ADMINISTRATION}:PluginState",
+    help="Switch a plugin off or on. It takes effect when the engine starts again.",
+)
+
+LIST_SETTINGS: api.Operation[Body, SettingList] = api.Operation(
+    "list_settings",
+    "administration.list_settings",
+    _OPERATE,
+    api.Http("GET", "/settings"),
+    output=f"{_ADMINISTRATION}:SettingList",
+    help="List every setting, its value and where it came from; secrets are masked.",
+)
+
+HOST_OPERATIONS = (HEALTH, SCHEMA, LIST_WIRE, GET_WIRE, LIST_PLUGINS, SET_PLUGIN, LIST_SETTINGS)

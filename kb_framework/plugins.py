@@ -63,7 +63,7 @@ class Plugins(HookCalls):
         bootstrap: Bootstrap,
         entry_points: Iterable[importlib.metadata.EntryPoint] | None = None,
     ) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._trace = bootstrap.trace_hooks
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.register(_HostHooks(), HOST)
@@ -409,11 +409,9 @@ class Plugins(HookCalls):
     def _with_all_shipped(self, off: set[str]) -> Plugins:
         """Return the plugins as they would be with those that ship with the host switched on."""
         left = (
-            self._bootstrap.disabled_plugins - off - {f"{HOST_DISTRIBUTION}:{name}" for name in off}
+            self.bootstrap.disabled_plugins - off - {f"{HOST_DISTRIBUTION}:{name}" for name in off}
         )
-        return Plugins(
-            replace(self._bootstrap, disabled_plugins=left, required_plugins=frozenset())
-        )
+        return Plugins(replace(self.bootstrap, disabled_plugins=left, required_plugins=frozenset()))
 
     @property
     def registries(self) -> list[Registry[Any]]:

@@ -20,7 +20,12 @@ def parse_time(text: str) -> str:
         raise ValueError(
             "must be a date or time in ISO 8601, like 2026-01-31 or 2026-01-31T12:00:00Z"
         ) from None
-    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_time(found)
+
+
+def format_time(moment: datetime) -> str:
+    """Return a moment in UTC as the store writes it."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 Time = Annotated[Text, Field(min_length=1, max_length=64), AfterValidator(parse_time)]

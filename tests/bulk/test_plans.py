@@ -7,6 +7,7 @@ import json
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +241,11 @@ def test_b10_a_plan_lasts_as_long_as_the_setting_says(
 ) -> None:
     def lasts() -> float:
         with connect() as engine:
-            return read(engine.bulk_preview("delete", from_id=1)["plan"]).expires - time.time()
+            preview = engine.bulk_preview("delete", from_id=1)
+            expires = read(preview["plan"]).expires
+            said = datetime.fromisoformat(preview["expires_at"]).timestamp()
+            assert said == pytest.approx(expires, abs=0.001)
+            return expires - time.time()
 
     assert 800 < lasts() <= 900
     monkeypatch.setenv("KB_BULK_PLAN_SECONDS", "60")

@@ -191,7 +191,8 @@ class PreviewOut(Model):
         list[PreviewObjection],
         Field(description="What guards say, the first 100; without an id, to all."),
     ]
-    plan: str
+    plan: Annotated[str, Field(description="Send it back to change exactly these, once.")]
+    expires_at: Annotated[str, Field(description="Until when the plan can be sent.")]
     hint: Hint = None
 
 

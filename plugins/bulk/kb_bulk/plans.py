@@ -16,6 +16,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -27,6 +28,7 @@ from kb_framework.pipelines.promises import Fingerprint
 from kb_framework.storage.jobs import select_jobs
 from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import now, typed_jobs
+from kb_framework.times import format_time
 
 # A plan unpacks to no more than this, whoever made it.
 _MAX_BYTES = 64_000_000
@@ -52,13 +54,12 @@ def issue(
     found: Fingerprint,
     actor: Actor,
     seconds: int,
-) -> str:
-    """The token of a preview."""
+) -> tuple[str, str]:
+    """Return the token of a preview, and the time until which it can be executed."""
     who = actor.organization_id, actor.user_id
-    return seal(
-        PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *who, time.time() + seconds),
-        _key(tx),
-    )
+    expires = time.time() + seconds
+    plan = PlannedOperation(str(uuid.uuid4()), kind.name, fields, *found, *who, expires)
+    return seal(plan, _key(tx)), format_time(datetime.fromtimestamp(expires, UTC))
 
 
 def seal(plan: PlannedOperation, key: bytes) -> str:

@@ -107,7 +107,7 @@ class BulkService:
                 if share.matched
                 else self._selector.why_empty(tx, selection.filters, kind.over)
             )
-            plan = issue(tx, kind, fields, found, actor, self._plan_seconds)
+            plan, expires_at = issue(tx, kind, fields, found, actor, self._plan_seconds)
         return PreviewOut(
             operation=kind.name,
             matched=share.matched,
@@ -119,5 +119,6 @@ class BulkService:
             refused=foreseen.refused,
             objections=foreseen.objections,  # type: ignore[arg-type]
             plan=plan,
+            expires_at=expires_at,
             hint=hint,
         )

@@ -17,6 +17,8 @@ _BY_HAND = {
     "list_documents": ("list", ""),
     "list_tags": ("tags", ""),
     "list_jobs": ("jobs", ""),
+    "list_plugins": ("plugins", ""),
+    "list_settings": ("config", ""),
 }
 _TOOLS = {
     "search": "kb_search",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kb_console.view import Go, Html, View
+from kb_framework.discovery import HOST_DISTRIBUTION
 from kb_framework.errors import NotFound
 
 _TABS = {"plugins": "list_plugins", "settings": "list_settings", "health": "doctor"}
@@ -21,9 +24,23 @@ def show(view: View) -> Html:
         tab=tab,
         tabs=tabs,
         answer=answer,
+        own=HOST_DISTRIBUTION,
+        listed=_listed(view, answer["data"]) if tab == "settings" else [],
+        health=view.main("health", {}) if tab == "health" else None,
         switch=view.may("set_plugin"),
         repair=view.may("repair"),
     )
+
+
+def _listed(view: View, settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the settings whose name or description has what was typed."""
+    text = view.text("q").lower()
+    return [
+        item
+        for item in settings
+        if text in f"{item['variable']} {item['key']} {item['description']}".lower()
+        and (view.text("set") != "1" or item["source"] != "default")
+    ]
 
 
 def switch(view: View) -> Go:
