@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kb_framework import api
+from kb_framework import api, hookspecs
 from kb_framework.api import ANY_KEY, PUBLIC, resolve
 from kb_framework.app import PARTS
 from kb_framework.discovery import HOST_DISTRIBUTION, PluginInfo
@@ -81,7 +81,8 @@ def _unmarked(module: ModuleType, hooks: list[str]) -> Iterator[tuple[State, str
     """Functions that are named as hooks are, and are none."""
     for name, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
-        if own and name.startswith("kb_") and name not in hooks:
+        optional = (getattr(value, hookspecs.MARK, None) or {}).get("optionalhook")
+        if own and name.startswith("kb_") and name not in hooks and not optional:
             yield (
                 "error",
                 f"{name} has no @hookimpl, and there is no hook of that name"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kb.plugins")
 
 T = TypeVar("T")
-_MARK = f"{hookspecs.PROJECT}_impl"
 _SURFACES = ("kb_operations", "kb_routes", "kb_commands", "kb_tools", "kb_client_methods")
 
 
@@ -184,7 +183,7 @@ class Plugins(HookCalls):
         marked = (
             name
             for name, value in sorted(vars(module).items())
-            if isinstance(getattr(value, _MARK, None), dict)
+            if isinstance(getattr(value, hookspecs.MARK, None), dict)
         )
         options = ((name, self._manager.parse_hookimpl_opts(module, name)) for name in marked)
         return {name: given for name, given in options if given is not None}

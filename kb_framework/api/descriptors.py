@@ -155,11 +155,13 @@ class Tool(NamedTuple):
     With `asks`, the function's second parameter is an `Ask`; with `samples`, it is a `Sample`. The operations that it calls
     decide what it may do; `permission` is that of the first of them, and hides the tool from those who lack it.
 
-    The tool of an `Operation` needs no target: its parameters are the fields of the operation's input, less those in `omit`,
-    with the defaults of `defaults` and the operation's permission. The parts of those in `brief` are not described. `help` is
-    its description, or `describe`, the target of a function `(operation) -> str`; without either the operation's.
-    `shape` is the target of a function `(answer) -> dict` that makes an answer leaner for a model. With a target, that
-    function is called instead: with the engine, the operation, the `Ask` or `Sample`, and these parameters by name.
+    The tool of an `Operation` needs no target: its parameters are the fields of the operation's
+    input, less those in `omit`, with the defaults of `defaults` and the operation's permission.
+    Those in `seldom` are only named, in the parameter `filters`; the parts of those in `brief` are
+    not described. `help` is its description, or `describe`, the target of a function `(operation)
+    -> str`; without either the operation's. `shape` is the target of a function `(answer) -> dict`
+    that makes an answer leaner for a model. With a target, that function is called instead: with
+    the engine, the operation, the `Ask` or `Sample`, and these parameters by name.
     """
 
     name: str
@@ -177,6 +179,7 @@ class Tool(NamedTuple):
     help: str = ""
     describe: str = ""
     omit: tuple[str, ...] = ()
+    seldom: tuple[str, ...] = ()
     brief: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {}
     shape: str = ""

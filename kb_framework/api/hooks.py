@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import pluggy
 
 PROJECT = "kb_framework"
+# The attribute by which a hook implementation is known.
+MARK = f"{PROJECT}_impl"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

@@ -9,6 +9,7 @@ Implementations may leave out parameters they do not need.
 
 from __future__ import annotations
 
+from kb_framework.api.hooks import MARK as MARK
 from kb_framework.api.hooks import PROJECT as PROJECT
 from kb_framework.api.hooks import hookimpl as hookimpl
 from kb_framework.api.hooks import hookspec as hookspec

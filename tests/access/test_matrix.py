@@ -53,7 +53,11 @@ def test_every_operation_publishes_its_permission(shared: Any) -> None:
 
     assert len(operations) > 30
     assert [str(item) for item in operations if not item.permission and not item.public] == [
-        "GET /api/v1/whoami"
+        # Everybody's own.
+        "GET /api/v1/sessions",
+        "POST /api/v1/sessions/link",
+        "DELETE /api/v1/sessions/{session_id}",
+        "GET /api/v1/whoami",
     ]
     assert [item.path for item in operations if item.public] == ["/api/v1/health/live"]
 

@@ -69,7 +69,8 @@ BUILT = {
     "kb_text.language": "a class of letters, repeated",
     "kb_research.suggest": "module constants, which are found as such",
     "kb_framework.globs": "globs, which are checked as a function below",
-    "kb_search.filters": "globs, which are checked as a function below",
+    "kb_documents.filters": "globs, which are checked as a function below",
+    "kb_console.shown": "words of a question, escaped, at most twenty",
     "kb_maintenance.restore": "a constant, escaped",
 }
 

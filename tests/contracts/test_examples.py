@@ -29,12 +29,18 @@ FIRST = [
     "backup",
     "plugins disable",
     "plugins enable",
+    "views save",
+    "views show",
 ]
+CHUNK = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 NOT_RUN = {
     "kb serve": "does not end",
     "kb serve --host 0.0.0.0 --port 8420": "does not end",
     "kb watch ~/notes --tags mine": "does not end",
     "kb worker": "does not end",
+    "kb console": "needs a running engine",
+    "kb console --print": "needs a running engine",
+    f"kb sessions end {CHUNK}": "needs a session in a browser",
     "kb mcp --profile read": "takes over standard input",
     "kb db partition 8": "needs PostgreSQL",
     "kb migrate-store ~/.local/share/kb/kb.sqlite postgresql://kb@db.example/kb": "needs PostgreSQL",
@@ -42,7 +48,6 @@ NOT_RUN = {
     "kb eval my-questions": "needs judged questions",
     "kb eval my-questions --compare KB_EMBEDDER=multilingual": "needs judged questions",
 }
-CHUNK = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
 
 class Ids:

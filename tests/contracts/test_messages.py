@@ -199,5 +199,5 @@ def test_a_usage_error_ends_with_the_commands_own_help(kb_run: Run) -> None:
     done = kb_run("search", "x", "--limit", "3")
 
     assert done.returncode == 2
-    assert done.stderr.startswith("kb: kb search has no option --limit; did you mean --k?\n")
+    assert done.stderr.startswith("kb: kb search has no option --limit; did you mean -k?\n")
     assert done.stderr.endswith("kb search --help\n")

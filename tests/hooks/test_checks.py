@@ -142,5 +142,5 @@ def test_the_checks_of_a_plugin_go_with_it(kb_home, monkeypatch, name: str) -> N
     with connect() as engine:
         report = engine.get("/doctor")
 
-    assert report["status"] == "ok"
+    assert report["status"] == "ok", report
     assert ("files" in {item["name"] for item in report["checks"]}) == (name != "files")

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from kb_framework.app import open_kb
 from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
+from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
@@ -109,6 +111,21 @@ def engine(kb_home) -> Iterator[Callable[[], Engine]]:
         return opened[-1]
 
     yield open_engine
+    for item in opened:
+        item.close()
+
+
+@pytest.fixture
+def served(kb_home) -> Iterator[Callable[[], Engine]]:
+    """Opens an engine with the routes of its HTTP server, after the plugins are installed."""
+    opened: list[Engine] = []
+
+    def open_served() -> Engine:
+        kb = open_kb()
+        opened.append(Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins))
+        return opened[-1]
+
+    yield open_served
     for item in opened:
         item.close()
 
@@ -225,14 +242,14 @@ def test_a_plugin_that_registers_the_wrong_thing_has_failed_alone(
     ],
 )
 def test_a_plugin_whose_contribution_cannot_be_used_has_failed_alone(
-    plugin, engine, name, answer
+    plugin, served, name, answer
 ) -> None:
     plugin(
         "unusable",
         hook(name, f"return {answer}") + "\n\ndef f(value: int):\n    raise NotImplementedError\n",
     )
 
-    opened = engine()
+    opened = served()
     health = opened.get("/health")
 
     assert list(health["plugins"]["failed"]) == ["unusable"]
@@ -416,7 +433,7 @@ def test_the_advice_on_a_name_clash_disables_the_one_that_failed(plugin, engine,
         ("tool", "search", hook("kb_tools", "return [api.Tool('kb_search', 'x:x', 'X', 'read')]")),
         (
             "selection filter",
-            "bulk",
+            "documents",
             hook("kb_selection_filters", "return [api.SelectionFilter('tags', 'x:x', help='X')]"),
         ),
         ("service", "bulk", hook("kb_services", "return [api.Service('bulk', 'x:x')]")),
@@ -469,7 +486,7 @@ def test_a_kind_whose_surface_clashes_with_a_built_in_one_costs_its_own_plugin(
 
 
 def test_a_route_that_clashes_names_both_plugins_and_the_built_in_one_keeps_working(
-    plugin, engine
+    plugin, served
 ) -> None:
     plugin(
         "aardvark",
@@ -488,7 +505,7 @@ def kb_routes():
     return [api.Routes("aardvark", f"{__name__}:documents")]
 """,
     )
-    opened = engine()
+    opened = served()
 
     failed = opened.get("/health")["plugins"]["failed"]
 
@@ -498,7 +515,7 @@ def kb_routes():
     everything_built_in_works(opened)
 
 
-def test_a_route_that_differs_only_in_its_parameters_name_is_a_clash(plugin, engine) -> None:
+def test_a_route_that_differs_only_in_its_parameters_name_is_a_clash(plugin, served) -> None:
     plugin(
         "aardvark",
         IMPORTS
@@ -518,7 +535,7 @@ def kb_routes():
     return [api.Routes("aardvark", f"{__name__}:document")]
 """,
     )
-    opened = engine()
+    opened = served()
 
     assert list(opened.get("/health")["plugins"]["failed"]) == ["aardvark"]
     everything_built_in_works(opened)
@@ -1092,9 +1109,6 @@ def test_a_third_partys_kind_gets_a_tool_and_a_client_method(plugin, engine) -> 
 
 
 def test_a_third_partys_kind_is_in_the_schema_and_in_openapi(plugin) -> None:
-    from kb_framework.app import open_kb
-    from kb_framework.edges.http.app import create_app
-
     plugin("stamper", STAMP)
     kb = open_kb()
     transport = AsgiTransport(create_app(kb), kb.close)

@@ -218,6 +218,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(
         assert [step for step in applied if step[0] != "legalhold"] == [
             ("access", 1),
             ("access", 2),
+            ("access", 3),
             ("bulk", 1),
             ("bulk", 2),
             ("documents", 1),
@@ -623,7 +624,7 @@ def test_a_file_that_is_no_database_is_a_clean_error(kb_home, kb_here, command) 
     answer = kb_here(*command)
 
     assert answer.returncode == 3, answer
-    assert "not a database" in answer.stdout + answer.stderr
+    assert "does not begin as an SQLite database" in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr
     assert bytes_of(kb_home) == before
 

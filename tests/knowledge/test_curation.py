@@ -281,6 +281,9 @@ def test_k3_the_list_is_filtered_and_paged(kb_engine: Engine, chunk_of: Add) -> 
     assert ids(policy="never_generate") == [three]
     assert ids(q="three ships") == [three]
     assert ids(q="nothing of the kind") == []
+    assert ids(q="ships " * 100) == ids(q="ships")
+    with pytest.raises(EngineError, match="q: at most 20 different words"):
+        ids(q=" ".join(map(str, range(21))))
     assert ids(source_type="web") == []
     page = kb_engine.list_chunks(status="all", page=2, per_page=2)
     assert [item["id"] for item in page["data"]] == [three]

@@ -161,6 +161,7 @@ def test_the_list_says_what_is_installed_and_what_is_damaged(kb_home: Path, kb_r
     assert state() == "damaged"
 
 
+@pytest.mark.new_database
 def test_a_file_with_another_content_is_not_installed(
     kb_home: Path, kb_run: Run, tmp_path: Path
 ) -> None:

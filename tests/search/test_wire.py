@@ -277,7 +277,6 @@ def test_s9_mcp_search_fits_the_schema_and_has_a_budget(
     filters = {
         "mode": "hybrid",
         "snippet_chars": 100,
-        "trace": False,
         "facets": True,
         "tag": '["mcp"]',
         "tags": ["mcp"],

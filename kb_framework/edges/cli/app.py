@@ -240,7 +240,8 @@ def build_app(plugins: Plugins, argv: list[str]) -> App:
         inner = [command for command in commands if command is not top]
         wanted = everything or name == first
         if inner:
-            app.command(_group(plugins, name, top, inner, wanted, second, group))
+            named = {second, *(item.name.split(" ")[1] for item in inner if everything)}
+            app.command(_group(plugins, name, top, inner, named if wanted else None, group))
         elif top and wanted:
             function = _function(plugins, top)
             app.command(function, name=name, group=group, **_told(function))
@@ -278,11 +279,13 @@ def _group(
     name: str,
     top: Command | None,
     inner: Iterable[Command],
-    wanted: bool,
-    second: str | None,
+    wanted: set[str | None] | None,
     group: Group,
 ) -> App:
-    """Commands of one first word, of one plugin or of several: one that cannot be imported must not stop another's."""
+    """Commands of one first word, of one plugin or of several: one that cannot be imported must not stop another's.
+
+    Those whose second word is wanted are imported; with None, this first word is not.
+    """
     by_word = {command.name.split(" ")[1]: command for command in inner}
     about = (
         _line(top.help)
@@ -290,14 +293,14 @@ def _group(
         else next((command.about for command in by_word.values() if command.about), "")
     )
     sub = App(name=name, help=about or f"Work with {name}: {', '.join(by_word)}.", group=group)
-    if not wanted:
+    if wanted is None:
         return sub
-    if top and second not in by_word:
+    if top and (None in wanted or not wanted & by_word.keys()):
         function = _function(plugins, top)
         sub.default(function)
         sub.help_epilogue = _told(function)["help_epilogue"]
     for word, command in by_word.items():
-        if word == second:
+        if word in wanted:
             function = _function(plugins, command)
             sub.command(function, name=word, **_told(function))
         else:

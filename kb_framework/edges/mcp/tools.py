@@ -7,20 +7,21 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import to_jsonable_python
 
-from kb_framework.api import Operation, Profile, Tool, resolve
+from kb_framework.api import Operation, Profile, Seldom, Tool, resolve
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.arguments import parsed
 from kb_framework.edges.mcp.schemas import input_schema
 from kb_framework.edges.mcp.seldom import described, seldom
 from kb_framework.operations import input_model, type_of
-from kb_framework.pipelines.selection import check_contributions
+from kb_framework.pipelines.selection import Filtered, check_contributions
 from kb_framework.plugins import Plugins
+from kb_framework.validation import Question
 
 # Each has the tools of those before it.
 PROFILES: tuple[Profile, ...] = ("read", "write", "curate", "admin")
@@ -103,13 +104,17 @@ def _parameters_of(tool: Tool, model: type[BaseModel]) -> type[BaseModel]:
             default = tool.defaults.get(name, ... if info.is_required() else info.default)
             kind = dict[str, Any] if name in tool.brief else type_of(info)
             fields[name] = (
-                kind,
+                Annotated[kind, Seldom()] if name in tool.seldom else kind,
                 Field(
                     default,
                     description=info.description,
                     json_schema_extra=info.json_schema_extra,
                 ),
             )
+    # What searches and lists take as 'not given' is not given here either.
+    base = next((base for base in (Filtered, Question) if issubclass(model, base)), None)
+    if base:
+        return create_model(tool.name, __base__=base, **fields)
     return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
 
 

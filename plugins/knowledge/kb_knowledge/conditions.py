@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from pydantic import Field
 
 from kb_framework.api import Actor
+from kb_framework.errors import InvalidInput
 from kb_framework.storage.store import Tx
 from kb_framework.storage.tables import chunks, documents
 from kb_framework.validation import Text
@@ -18,6 +19,8 @@ Policy = Literal["normal", "inspiration_only", "never_generate"]
 Status = Literal["active", "inactive", "all"]
 Reason = Annotated[Text, Field(max_length=255)]
 Condition = sa.ColumnElement[Any]
+# Each is looked for in every chunk.
+_MOST_WORDS = 20
 
 # With it the candidates are looked at that curation keeps out; no request can ask for it.
 UNCURATED = "uncurated"
@@ -82,12 +85,13 @@ def source_type(value: Annotated[Text, Field(min_length=1, max_length=32)]) -> C
 
 def has_words(text: str) -> Condition:
     """Return the condition that every word is somewhere in the chunk or its document's title."""
+    words = list(dict.fromkeys(text.split()))
+    if len(words) > _MOST_WORDS:
+        # Leaving words out would find more than was asked for.
+        raise InvalidInput(f"q: at most {_MOST_WORDS} different words", field="q")
     texts = (chunks.c.content, documents.c.title)
     return sa.and_(
-        *(
-            sa.or_(*(text.icontains(word, autoescape=True) for text in texts))
-            for word in text.split()
-        )
+        *(sa.or_(*(text.icontains(word, autoescape=True) for text in texts)) for word in words)
     )
 
 

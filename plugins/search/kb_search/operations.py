@@ -50,8 +50,8 @@ SEARCH: Operation[SearchIn, SearchOut] = Operation(
             "`truncated` says that max_tokens shortened the answer; next_cursor leads to what is left."
         ),
         # A model pays for every parameter: `tag`, `filters` and `max_tokens` do what most of these are for.
-        omit=(
-            "trace",
+        omit=("trace",),
+        seldom=(
             "snippet_chars",
             "tags_match",
             "group",
