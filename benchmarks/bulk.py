@@ -98,7 +98,7 @@ class Service:
         from kb_bulk.models import body_model
 
         # Built beforehand, as in an engine that runs.
-        self._bulk = self.kb.services["documents"] and self.kb.services["bulk"]
+        self._bulk = self.kb.services["bulk"]
         kinds = ("delete", "tags", "set_tags")
         self._bodies = {
             kind: body_model(self.kb.plugins, self.kb.mutation.kind(kind)) for kind in kinds

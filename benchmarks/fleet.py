@@ -50,7 +50,7 @@ def fill(kb: Any, organization: str, documents: int) -> str:
             (f"{number}.md", f"# {number}\n\n{text(numbers)}".encode(), {})
             for number in range(documents)
         ]
-    )
+    )["results"]
     engine.close()
     owner.close()
     return key

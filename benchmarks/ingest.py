@@ -84,7 +84,7 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
 
     kb = open_kb()
     stages = Stages()
-    ingest = kb.services["documents"]._ingest
+    ingest = kb.services["ingest"]
     preparation = ingest._preparation
     preparation._take_apart = stages.timed("extraction", preparation._take_apart)
     prepare.detect_by = stages.timed("language", prepare.detect_by)

@@ -79,16 +79,22 @@ class LocalTransport(Requests):
         self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
     ) -> Any:
         """Call the operation that has this request."""
-        for operation in self._kb.plugins.operations:
-            found = _matched(operation, method, path)
-            if found is not None:
-                texts = {name: _texts(value) for name, value in params.items() if value is not None}
-                try:
-                    values = from_texts(self._kb.dispatcher.model(operation), texts)
-                except KBError as error:
-                    raise _failed(error, operation) from None
-                return self.call(operation, {**(body or {}), **values, **found}, None, reader)
-        return super().request(method, path, params, body, reader)
+        matching = [
+            (operation, found)
+            for operation in self._kb.plugins.operations
+            if operation.http.content == "json"
+            and (found := _matched(operation, method, path)) is not None
+        ]
+        if not matching:
+            return super().request(method, path, params, body, reader)
+        # `/documents/facets` is a path of its own, and not that of a document.
+        operation, found = min(matching, key=lambda pair: len(pair[1]))
+        texts = {name: _texts(value) for name, value in params.items() if value is not None}
+        try:
+            values = from_texts(self._kb.dispatcher.model(operation), texts)
+        except KBError as error:
+            raise _failed(error, operation) from None
+        return self.call(operation, {**(body or {}), **values, **found}, None, reader)
 
     def close(self) -> None:
         if self._asgi:

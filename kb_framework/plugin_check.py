@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kb_framework import api, hookspecs
@@ -106,7 +107,7 @@ def _targets(plugins: Plugins, info: PluginInfo) -> Iterator[tuple[State, str]]:
                         f"{registry.noun} {name!r}: the target {target!r} cannot be imported: {words}",
                     )
                     continue
-                if not isinstance(item, api.Routes) and not callable(found):
+                if not isinstance(item, api.Routes) and not _is_type(found):
                     yield (
                         "error",
                         f"{registry.noun} {name!r}: the target {target!r} is not callable",
@@ -114,6 +115,11 @@ def _targets(plugins: Plugins, info: PluginInfo) -> Iterator[tuple[State, str]]:
                 elif isinstance(item, _BUILT):
                     for state, sentence in _parameters(plugins, info, found):
                         yield state, f"{registry.noun} {name!r}: {sentence}"
+
+
+def _is_type(found: Any) -> bool:
+    """Return whether it can be called, or is a union of models, as an answer may be."""
+    return callable(found) or isinstance(found, UnionType)
 
 
 def _parameters(plugins: Plugins, info: PluginInfo, maker: Any) -> Iterator[tuple[State, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
@@ -56,7 +56,8 @@ ERROR_MODELS = {"flat": FlatError, "v1": ErrorV1, "envelope": EnvelopeError}
 
 def schemas_of(dispatcher: Dispatcher) -> tuple[Schemas, dict[str, Any]]:
     """Return the schema of every model that operations take or give, and the components that they refer to."""
-    models = [item for each in dispatcher.operations for item in _models(each, dispatcher)]
+    stated = [each for each in dispatcher.operations if not each.http.by_hand]
+    models = [item for each in stated for item in _models(each, dispatcher)]
     found, shared = models_json_schema(list(dict.fromkeys(models)), ref_template=REF)
     return found, shared.get("$defs", {})
 
@@ -67,7 +68,8 @@ def _models(
     if body_fields(operation, dispatcher):
         yield dispatcher.model(operation), "validation"
     answers = (resolve(target) for target, _ in operation.http.answers.values())
-    for model in (output_type(operation), *answers):
+    output = output_type(operation)
+    for model in (*(get_args(output) or (output,)), *answers):
         if isinstance(model, type) and issubclass(model, BaseModel):
             yield model, "serialization"
     yield ERROR_MODELS[operation.http.errors], "serialization"

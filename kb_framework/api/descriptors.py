@@ -123,9 +123,9 @@ class Command(NamedTuple):
 
     The flags of the command of an `Operation` are the fields of the operation's input, less those in `omit`; with `only`, those
     fields alone, in this order. Those in `positional` are arguments without a flag, of which a list takes all words that are
-    left. `flags` renames some. `words` is a field of text that takes all words that are left, or standard input for `-` and,
-    with `stdin`, where there are none. `render` is the target of a function `(cli, answer, given)` that prints the answer and
-    may return an exit code.
+    left. `flags` renames some, `defaults` replaces their defaults. `words` is a field of text that takes all words that are
+    left, or standard input for `-` and, with `stdin`, where there are none. `render` is the target of a function
+    `(cli, answer, given)` that prints the answer and may return an exit code.
 
     A command that is more than one call of its operation has a target: a function `(cli, operation, given, …) -> int | None`,
     called with the fields that were given. Its further parameters are further arguments and flags.
@@ -146,6 +146,7 @@ class Command(NamedTuple):
     only: tuple[str, ...] = ()
     omit: tuple[str, ...] = ()
     flags: Mapping[str, str] = {}
+    defaults: Mapping[str, Any] = {}
     examples: tuple[str, ...] = ()
 
 
@@ -161,7 +162,8 @@ class Tool(NamedTuple):
     not described. `help` is its description, or `describe`, the target of a function `(operation)
     -> str`; without either the operation's. `shape` is the target of a function `(answer) -> dict`
     that makes an answer leaner for a model. With a target, that function is called instead: with
-    the engine, the operation, the `Ask` or `Sample`, and these parameters by name.
+    the engine, the operation, the `Ask` or `Sample`, and these parameters by name; its keyword-only
+    parameters that are no fields of the input are further parameters of the tool.
     """
 
     name: str

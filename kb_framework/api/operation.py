@@ -70,10 +70,10 @@ class Operation(NamedTuple, Generic[In, Out]):
 
     `call` is `"service.method"`, called with the input and the actor, or the import path of a function (`"module:name"`)
     whose keyword-only parameters are the input's fields and whose other parameters are filled by name: `tx`, `actor`,
-    `settings`, a part of the host, or a service. `input` and `output` are targets of pydantic models; a function states both
-    by its signature. Where the input depends on what plugins contribute, `input` is a function `(plugins)` that returns the
-    model. With a `subject` it is a function `(plugins, subject)`, and the subject is the method's first argument. `help` is a
-    sentence for the route, the command and the tool.
+    `settings`, a part of the host, or a service. `input` and `output` are targets of pydantic models, `output` also of a
+    union of them; a function states both by its signature. Where the input depends on what plugins contribute, `input` is
+    a function `(plugins)` that returns the model. With a `subject` it is a function `(plugins, subject)`, and the subject
+    is the method's first argument. `help` is a sentence for the route, the command and the tool.
     """
 
     name: str

@@ -100,7 +100,7 @@ class Organization:
         self.chunk_ids = [
             chunk["id"]
             for number in self.document_ids[:3]
-            for chunk in engine.get_document_chunks(number)
+            for chunk in engine.get_document_chunks(number)["data"]
         ]
         self.uuids = list(self.chunk_ids)
         self.rows = self.dump()

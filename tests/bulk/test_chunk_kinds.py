@@ -81,13 +81,13 @@ def paragraphs(engine: Engine, *words: str, tags: list[str] | None = None) -> tu
     """A document with a chunk for each word; its id and those of its chunks."""
     text = "\n\n".join(f"# Section {word}\n\n{word} {'filler text ' * 150}" for word in words)
     number = engine.add_note(text, tags=tags)["document"]["id"]
-    found = engine.get_document_chunks(number)
+    found = engine.get_document_chunks(number)["data"]
     assert len(found) == len(words)
     return number, [chunk["id"] for chunk in found]
 
 
 def marks(engine: Engine, document: int) -> list[str | None]:
-    return [chunk["metadata"].get("mark") for chunk in engine.get_document_chunks(document)]
+    return [chunk["metadata"].get("mark") for chunk in engine.get_document_chunks(document)["data"]]
 
 
 def refused(engine: Engine, body: dict[str, Any]) -> EngineError:

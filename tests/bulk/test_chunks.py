@@ -38,7 +38,7 @@ FRAME = ("BEGIN", "SET LOCAL statement_timeout")
 def note(engine: Engine, text: str = "text", **fields: Any) -> dict[str, Any]:
     """A note's only chunk."""
     document = engine.add_note(text, **fields)["document"]
-    return engine.get_document_chunks(document["id"])[0]
+    return engine.get_document_chunks(document["id"])["data"][0]
 
 
 def fetch(engine: Engine, *ids: str, **options: Any) -> dict[str, Any]:
@@ -342,7 +342,9 @@ def test_c3_a_chunk_has_its_fields_and_no_others(kb_engine: Engine) -> None:
 
 def test_c3_the_source_is_the_job_that_made_the_chunk(kb_engine: Engine) -> None:
     added = kb_engine.add_file("report.md", b"# Quarter\n\nthird")
-    [number] = [chunk["id"] for chunk in kb_engine.get_document_chunks(added["document"]["id"])]
+    [number] = [
+        chunk["id"] for chunk in kb_engine.get_document_chunks(added["document"]["id"])["data"]
+    ]
 
     [chunk] = fetch(kb_engine, number, include_source=True)["chunks"]
 

@@ -39,7 +39,7 @@ def test_metadata_nested_too_deep_is_refused_by_every_way_in(kb_engine: Engine, 
 
     errors = [
         refusal(kb_engine.add_note, "deep", metadata=nested(depth)),
-        refusal(kb_engine.add_file, "deep.md", b"deep", metadata=json.dumps(nested(depth))),
+        refusal(kb_engine.add_file, "deep.md", b"deep", metadata=nested(depth)),
         refusal(kb_engine.update_document, document["id"], metadata=nested(depth)),
         refusal(kb_engine.start_upload, "deep.md", metadata=nested(depth)),
     ]

@@ -65,7 +65,7 @@ class Ids:
                 engine.add_note(f"budget {number}, a press release with an exact phrase", tags=tags)
             self._documents = iter([item["id"] for item in reversed(added)])
             self._chunks = iter(
-                [engine.get_document_chunks(item["id"])[0]["id"] for item in added[:20]]
+                [engine.get_document_chunks(item["id"])["data"][0]["id"] for item in added[:20]]
             )
             self._keys = iter(
                 [engine.post("/keys", {"user": "bo", "role": "viewer"})["id"] for _ in range(3)]

@@ -22,16 +22,18 @@ def kb_guard_mutation(plan, tx):
 
 
 def test_a_file_that_is_there_gets_the_tags_it_lacks(kb_engine: Engine) -> None:
-    number = kb_engine.add_file("known.md", b"what is known", tags="k8s")["document"]["id"]
+    number = kb_engine.add_file("known.md", b"what is known", tags=["k8s"])["document"]["id"]
 
-    again = kb_engine.add_file("known.md", b"what is known", tags="a,k8s,b", title="Another title")
+    again = kb_engine.add_file(
+        "known.md", b"what is known", tags=["a", "k8s", "b"], title="Another title"
+    )
 
     assert (again["duplicate"], again["tags_added"]) == (True, ["a", "b"])
     assert again["document"]["id"] == number
     assert again["document"]["tags"] == ["a", "b", "k8s"]
     # A title may have been chosen by a person.
     assert again["document"]["title"] == "known.md"
-    assert kb_engine.add_file("known.md", b"what is known", tags="a")["tags_added"] == []
+    assert kb_engine.add_file("known.md", b"what is known", tags=["a"])["tags_added"] == []
     assert [
         hit["doc_id"] for hit in kb_engine.search("known", tags=["b"], mode="lexical")["hits"]
     ] == [number]
@@ -39,11 +41,11 @@ def test_a_file_that_is_there_gets_the_tags_it_lacks(kb_engine: Engine) -> None:
 
 def test_a_guard_of_tags_refuses_them_here_too(kb_home: Path, kb_plugin: Install) -> None:
     with connect() as engine:
-        engine.add_file("known.md", b"what is known", tags="k8s")
+        engine.add_file("known.md", b"what is known", tags=["k8s"])
     kb_plugin("frozen_tags", GUARD)
     with connect() as engine:
         with pytest.raises(EngineError, match="tags are frozen"):
-            engine.add_file("known.md", b"what is known", tags="a")
+            engine.add_file("known.md", b"what is known", tags=["a"])
         assert engine.get_document(1)["tags"] == ["k8s"]
 
 

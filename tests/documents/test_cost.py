@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kb_documents.models import DocumentIn
 from kb_knowledge.mutations import Reclassify
 from sqlalchemy import event
 
 from kb_framework.api import Actor
 from kb_framework.app import KB, open_kb
+from kb_framework.validation import Body
 
 # Steps of a plan that look through all the documents or chunks of an organization, or of everybody.
 WALK = re.compile(
@@ -29,7 +31,8 @@ def kb(kb_home: Path) -> Iterator[KB]:
 
 def add(kb: KB, name: str, text: str) -> int:
     fields = {"source": f"/home/{name}", "path": name}
-    (added,) = kb.services["documents"].add_files([(text.encode(), name, fields)], Actor())
+    sent = [(name, text.encode(), fields)]
+    (added,) = kb.services["adding"].add_files(Body(), Actor(), sent).results
     assert added.response, added.error
     return added.response.document.id
 
@@ -48,8 +51,9 @@ def walks(kb: KB, seen: list[tuple[str, Any]]) -> list[str]:
 
 @pytest.mark.sqlite_only("reads SQLite's plans, which do not depend on how much there is")
 def test_adding_a_document_looks_through_no_other_documents_chunks(kb: KB) -> None:
-    chunk = kb.services["documents"].chunks(add(kb, "old.md", "curated text"), Actor())[0]
-    kb.services["knowledge"].change(chunk["id"], Reclassify(chunk_kind="example"), Actor())
+    old = DocumentIn(document_id=add(kb, "old.md", "curated text"))
+    chunk = kb.services["documents"].chunks(old, Actor()).data[0]
+    kb.services["knowledge"].change(chunk.id, Reclassify(chunk_kind="example"), Actor())
     add(kb, "old.md", "another text, so that curation waits for its own to come back")
     seen: list[tuple[str, Any]] = []
     for engine in (kb.store.engine.reader, kb.store.engine.writer):
@@ -66,10 +70,11 @@ def statements_per_document(kb: KB) -> float:
         listener = lambda *a: seen.append(a[2])  # noqa: E731 - it is taken away again
         event.listen(kb.store.engine.writer, "before_cursor_execute", listener)
         several = [
-            (f"# {files} {i}\n\ntext {i}".encode(), f"{i}.md", {"source": f"/{files}/{i}.md"})
+            (f"{i}.md", f"# {files} {i}\n\ntext {i}".encode(), {"source": f"/{files}/{i}.md"})
             for i in range(files)
         ]
-        assert all(item.response for item in kb.services["documents"].add_files(several, Actor()))
+        added = kb.services["adding"].add_files(Body(), Actor(), several)
+        assert all(item.response for item in added.results)
         event.remove(kb.store.engine.writer, "before_cursor_execute", listener)
         return len(seen)
 

@@ -160,7 +160,7 @@ def test_pages_of_documents_and_their_order(kb_engine: Engine) -> None:
 
 def test_where_a_document_came_from_is_told_of_documents_that_are_there(kb_engine: Engine) -> None:
     added = kb_engine.add_file("a.md", b"# Zebras\n", source="/notes/a.md")["document"]["id"]
-    assert kb_engine.get_sources(added) == [{"source": "/notes/a.md", "path": "a.md"}]
+    assert kb_engine.get_sources(added)["data"] == [{"source": "/notes/a.md", "path": "a.md"}]
     with pytest.raises(EngineError) as refused:
         kb_engine.get_sources(added + 1)
     assert refused.value.http_status == 404

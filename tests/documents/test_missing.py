@@ -59,7 +59,7 @@ def curated(here: Here, kb_engine: Engine, notes: Path) -> dict[str, Any]:
     document = kb_engine.set_document_tags(
         documents(kb_engine)["notes/one.md"]["id"], ["legal", "important"]
     )
-    (chunk,) = kb_engine.get_document_chunks(document["id"])
+    (chunk,) = kb_engine.get_document_chunks(document["id"])["data"]
     kb_engine.set_chunk_policy(chunk["id"], "inspiration_only")
     return document
 
@@ -68,7 +68,7 @@ def is_as_before(engine: Engine, before: dict[str, Any]) -> bool:
     now = documents(engine).get(before["path"])
     if now is None:
         return False
-    (chunk,) = engine.get_document_chunks(now["id"])
+    (chunk,) = engine.get_document_chunks(now["id"])["data"]
     same = [
         now[name] == before[name]
         for name in ("id", "tags", "title", "content_hash", "created_at", "missing_since")
@@ -80,7 +80,7 @@ def test_a_missing_document_is_found_by_nothing_and_counted_by_nothing(
     here: Here, kb_engine: Engine, notes: Path, curated: dict[str, Any]
 ) -> None:
     number = curated["id"]
-    (chunk,) = kb_engine.get_document_chunks(number)
+    (chunk,) = kb_engine.get_document_chunks(number)["data"]
     before = kb_engine.get("/health")["counts"]
     (notes / "one.md").unlink()
     assert here.sync(notes) == {"unchanged": 3, "missing": 1}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kb_framework.client import Engine
-from kb_framework.errors import InvalidInput, NotFound
+from kb_framework.errors import EngineError
 from kb_testing.fixtures import Run
 
 
@@ -37,7 +37,7 @@ def test_a_document_is_found_by_id_path_or_title(named: str, engine: Engine) -> 
 
 def test_a_name_of_several_documents_lists_them(engine: Engine) -> None:
     with pytest.raises(
-        InvalidInput,
+        EngineError,
         match=r"2 documents are called 'keys.md'.*\n.*1  notes/ops/keys.md\n.*2  private/keys.md",
     ):
         engine.find_document("keys.md")
@@ -49,7 +49,7 @@ def test_a_name_of_several_documents_lists_them(engine: Engine) -> None:
 def test_a_name_that_no_document_has_lists_what_is_near(
     named: str, told: str, engine: Engine
 ) -> None:
-    with pytest.raises(NotFound, match=told):
+    with pytest.raises(EngineError, match=told):
         engine.find_document(named)
 
 

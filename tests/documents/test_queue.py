@@ -40,7 +40,9 @@ class Hanging:
 
 def send(engine: Engine, count: int) -> list[int]:
     return [
-        engine.queue_file(f"f{number}.md", f"# Zebras {number}\n\nstripes".encode())["id"]
+        engine.add_file(f"f{number}.md", f"# Zebras {number}\n\nstripes".encode(), queue=True)[
+            "job"
+        ]["id"]
         for number in range(count)
     ]
 
@@ -92,7 +94,7 @@ def test_a_queued_file_waits_and_a_worker_makes_a_document_of_it(
     document = kb_engine.get_document(job["document_id"])
     assert document["tags"] == ["a", "b"]
     assert kb_engine.get_file(document["id"]) == b"# Zebras"
-    assert [chunk["job_id"] for chunk in kb_engine.get_document_chunks(document["id"])] == [
+    assert [chunk["job_id"] for chunk in kb_engine.get_document_chunks(document["id"])["data"]] == [
         job["uuid"]
     ]
     assert kb_engine.search("zebras")["hits"]
@@ -103,8 +105,8 @@ def test_what_cannot_be_read_fails_with_a_reason_and_what_is_there_already_is_to
     kb_engine: Engine, kb_run: Run
 ) -> None:
     known = kb_engine.add_file("known.md", b"# Known")["document"]["id"]
-    broken = kb_engine.queue_file("broken.pdf", b"%PDF-1.7 and no more")["id"]
-    again = kb_engine.queue_file("again.md", b"# Known")["id"]
+    broken = kb_engine.add_file("broken.pdf", b"%PDF-1.7 and no more", queue=True)["job"]["id"]
+    again = kb_engine.add_file("again.md", b"# Known", queue=True)["job"]["id"]
 
     assert kb_run("worker", "--once").returncode == 1
 
@@ -121,7 +123,7 @@ def test_a_file_that_is_too_large_is_refused_at_once(
     monkeypatch.setenv("KB_MAX_FILE_BYTES", "10")
     with connect() as engine:
         with pytest.raises(Exception, match="KB_MAX_FILE_BYTES"):
-            engine.queue_file("f.md", b"# More than ten bytes")
+            engine.add_file("f.md", b"# More than ten bytes", queue=True)
         assert engine.list_jobs()["data"] == []
 
 

@@ -17,7 +17,7 @@ from kb_framework.errors import EngineError
 def sent(engine: Engine, *files: tuple[str, bytes], **fields: Any) -> list[dict[str, Any]]:
     return engine.add_files(
         [(name, data, {"source": f"/home/{name}", **fields}) for name, data in files]
-    )
+    )["results"]
 
 
 def test_each_file_is_answered_in_its_place_as_it_would_be_alone(kb_engine: Engine) -> None:
@@ -56,7 +56,7 @@ def test_a_file_that_cannot_be_read_fails_alone_with_its_reason(kb_engine: Engin
 def test_fields_that_are_wrong_fail_alone(kb_engine: Engine) -> None:
     good, bad = kb_engine.add_files(
         [("a.md", b"one", {}), ("b.md", b"two", {"path": "lone \ud800"})]
-    )
+    )["results"]
 
     assert good["response"]["status"] == "added"
     assert bad["error"]["error"] == "invalid_input"

@@ -36,7 +36,7 @@ def test_a_source_is_in_every_hit_chunk_and_citation(kb_engine: Engine, add: Any
     number = add(kb_engine)
 
     (hit,) = kb_engine.search("harbour backups", mode="lexical")["hits"]
-    (chunk,) = kb_engine.get_document_chunks(number)
+    (chunk,) = kb_engine.get_document_chunks(number)["data"]
     (one,) = kb_engine.get_chunks([chunk["id"]])["data"]["chunks"]
 
     (listed,) = kb_engine.get("/knowledge/chunks")["data"]

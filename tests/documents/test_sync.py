@@ -110,7 +110,7 @@ def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(
     (notes / "long.md").write_text(long_text(), encoding="utf-8")
     here.sync(notes)
     before = documents(kb_engine)["notes/long.md"]
-    old = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(before["id"])}
+    old = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(before["id"])["data"]}
     kb_engine.set_document_tags(before["id"], ["curated"])
     kb_engine.update_document(before["id"], metadata={"reviewed": True})
 
@@ -118,7 +118,7 @@ def test_a_changed_file_updates_its_document_and_keeps_what_did_not_change(
 
     assert here.sync(notes) == {"updated": 1, "unchanged": 4}
     after = documents(kb_engine)["notes/long.md"]
-    new = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(after["id"])}
+    new = {chunk["content"]: chunk for chunk in kb_engine.get_document_chunks(after["id"])["data"]}
     kept = set(old) & set(new)
     assert (after["id"], after["tags"], after["metadata"]) == (
         before["id"],

@@ -352,7 +352,7 @@ def test_copies_are_counted_and_found_by_their_own_names(
 
     (found,) = kb_engine.list_documents(q="copy1")["data"]
     paths = {"notes/one.md", "notes/copy0.md", "notes/copy1.md"}
-    assert {source["path"] for source in kb_engine.get_sources(found["id"])} == paths
+    assert {source["path"] for source in kb_engine.get_sources(found["id"])["data"]} == paths
     shown = kb_run("show", str(found["id"])).stdout
     assert all(path in shown for path in paths)
 

@@ -99,9 +99,9 @@ def test_two_workers_share_the_work_of_two_engines_and_one_takes_over_from_a_kil
     fleet.environment["KB_WORKER_LEASE"] = "2"
     here, there = (fleet.client(fleet.engine(name)) for name in ("a", "b"))
     numbers = [
-        (here if number % 2 else there).queue_file(f"f{number}.md", f"# Zebras {number}".encode())[
-            "id"
-        ]
+        (here if number % 2 else there).add_file(
+            f"f{number}.md", f"# Zebras {number}".encode(), queue=True
+        )["job"]["id"]
         for number in range(30)
     ]
     # Not before: while it hangs, it holds what every other writer waits for.

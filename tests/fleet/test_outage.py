@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from kb_documents.models import DocumentPatch, NoteIn
+from kb_documents.models import DocumentIn, DocumentPatch, NoteIn, TagsIn
 from kb_knowledge.mutations import Deactivate
 from kb_postgres.engine import PostgresEngine
 from sqlalchemy import event, exc
@@ -297,12 +297,16 @@ def test_what_was_committed_is_told_though_the_connection_that_reads_it_back_is_
     event.listen(kb.store.engine.writer, "commit", committed.append)
     event.listen(kb.store.engine.reader, "before_cursor_execute", end)
     documents, knowledge, actor = kb.services["documents"], kb.services["knowledge"], Actor()
-    number = documents.add_note(NoteIn(text="a note on zebras"), actor).document.id
+    number = kb.services["adding"].add_note(NoteIn(text="a note on zebras"), actor).document.id
     assert not committed
-    assert documents.set_tags(number, ["striped"], actor).tags == ["striped"]
-    assert documents.update(number, DocumentPatch(title="Zebras"), actor).title == "Zebras"
-    (chunk,) = documents.chunks(number, actor)
-    assert knowledge.change(chunk["id"], Deactivate(), actor).changed
+    assert documents.set_tags(TagsIn(document_id=number, tags=["striped"]), actor).tags == [
+        "striped"
+    ]
+    assert (
+        documents.update(DocumentPatch(document_id=number, title="Zebras"), actor).title == "Zebras"
+    )
+    (chunk,) = documents.chunks(DocumentIn(document_id=number), actor).data
+    assert knowledge.change(chunk.id, Deactivate(), actor).changed
     assert not committed
     assert documents.list(actor, Page(1, 20))[1].total == 1
 

@@ -39,7 +39,7 @@ def mood(kb_home: Path, kb_plugin: Install) -> None:
 def test_a_chunk_that_is_read_has_the_columns_that_plugins_declare(mood: None) -> None:
     with connect() as engine:
         number = engine.add_note("a quiet note")["document"]["id"]
-        (chunk,) = engine.get_document_chunks(number)
+        (chunk,) = engine.get_document_chunks(number)["data"]
 
     assert (chunk["mood"], chunk["is_loud"]) == ("calm", False)
 
@@ -58,13 +58,13 @@ def test_the_columns_are_gone_while_the_plugin_is_off_and_back_with_their_values
 
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "mood")
     with connect() as engine:
-        assert "mood" not in engine.get_document_chunks(number)[0]
+        assert "mood" not in engine.get_document_chunks(number)["data"][0]
         later = engine.add_note("a note of that time")["document"]["id"]
 
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
     with connect() as engine:
-        assert engine.get_document_chunks(number)[0]["mood"] == "wild"
-        assert engine.get_document_chunks(later)[0]["mood"] == "calm"
+        assert engine.get_document_chunks(number)["data"][0]["mood"] == "wild"
+        assert engine.get_document_chunks(later)["data"][0]["mood"] == "calm"
 
 
 def test_only_columns_that_say_so_belong_to_hits(mood: None) -> None:

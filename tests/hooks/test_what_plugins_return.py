@@ -99,7 +99,7 @@ def engine(kb: KB) -> Iterator[Engine]:
                 engine.set_chunk_policy(chunk["id"], chunk["title"])
         another_organization()
         foreign = NoteIn(text="harbours that are foreign", title="foreign")
-        kb.services["documents"].add_note(foreign, Actor(organization_id=OTHER))
+        kb.services["adding"].add_note(foreign, Actor(organization_id=OTHER))
         yield engine
 
 
@@ -371,7 +371,9 @@ def test_an_extractor_of_the_wrong_type_is_named_and_costs_that_file(
 ) -> None:
     kb_plugin("odd", SOURCE.replace("ANSWER", "'a text'"))
     with connect() as engine:
-        failed, added = engine.add_files([("a.odd", b"harbour", {}), ("b.md", b"lighthouse", {})])
+        failed, added = engine.add_files([("a.odd", b"harbour", {}), ("b.md", b"lighthouse", {})])[
+            "results"
+        ]
 
     assert added["error"] is None
     message = "plugin 'odd' failed in the extractor 'odd': returned str instead of Extracted"

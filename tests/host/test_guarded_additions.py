@@ -124,7 +124,7 @@ def test_g1_a_file_that_is_uploaded_or_queued_asks_the_guards(opened) -> None:
     error = refused(lambda: engine.upload("/documents", "a.md", b"a whale", {}))
     assert (error.http_status, error.message) == (409, SENTENCE)
 
-    queued = engine.queue_file("b.md", b"a whale")
+    queued = engine.add_file("b.md", b"a whale", queue=True)["job"]
     from kb_framework.edges.cli.app import run
 
     assert run(["worker", "--once"]) in (0, 1)
@@ -181,7 +181,7 @@ def test_g1_guards_are_asked_with_the_new_rows_and_observers_hear_of_what_was_le
     with connect() as engine:
         answer = engine.add_files(
             [(f"{text}.md", text.encode(), {}) for text in ("harbour", "whale", "lighthouse")]
-        )
+        )["results"]
         added = [item["error"] is None for item in answer]
 
     assert added == [True, False, True]
@@ -229,7 +229,7 @@ def test_g1_nothing_is_added_while_a_plugin_has_failed(plugin, kb_here, tmp_path
         calls: list[Callable[[], Any]] = [
             lambda: engine.add_note("text"),
             lambda: engine.upload("/documents", "a.md", b"text", {}),
-            lambda: engine.queue_file("a.md", b"text"),
+            lambda: engine.add_file("a.md", b"text", queue=True)["job"],
             lambda: engine.research_add("text", "fact", source_type="web"),
         ]
         for call in calls:

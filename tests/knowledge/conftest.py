@@ -22,7 +22,7 @@ def chunk_of(kb_engine: Engine) -> Callable[..., str]:
 
     def add(text: str, **fields) -> str:
         number = kb_engine.add_note(text, **fields)["document"]["id"]
-        (chunk,) = kb_engine.get_document_chunks(number)
+        (chunk,) = kb_engine.get_document_chunks(number)["data"]
         return chunk["id"]
 
     return add

@@ -27,7 +27,7 @@ def put(engine: Engine, data: bytes, path: str = "a.md") -> dict[str, Any]:
 
 def by_part(engine: Engine, document: int) -> dict[str, dict[str, Any]]:
     found = {}
-    for chunk in engine.get_document_chunks(document):
+    for chunk in engine.get_document_chunks(document)["data"]:
         found.update({name: chunk for name in PARTS if f"about {name}" in chunk["content"]})
     return found
 
@@ -91,7 +91,7 @@ def test_k5_removing_and_adding_a_document_does_not_undo_its_pruning(kb_engine: 
 
     again = put(kb_engine, text_of("alpha"), "b.md")["document"]["id"]
 
-    assert {chunk["is_active"] for chunk in kb_engine.get_document_chunks(again)} == {False}
+    assert {chunk["is_active"] for chunk in kb_engine.get_document_chunks(again)["data"]} == {False}
     assert kb_engine.search("words about alpha", mode="lexical")["hits"] == []
 
 

@@ -61,12 +61,12 @@ def test_k1_a_database_with_rows_gets_the_columns_and_every_chunk_their_defaults
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
     with connect() as engine:
         number = engine.add_note("older than curation")["document"]["id"]
-        assert "is_active" not in engine.get_document_chunks(number)[0]
+        assert "is_active" not in engine.get_document_chunks(number)["data"][0]
 
     monkeypatch.delenv("KB_DISABLED_PLUGINS")
     with connect() as engine:
         (chunk,) = engine.list_chunks()["data"]
-        shown = engine.get_document_chunks(number)[0]
+        shown = engine.get_document_chunks(number)["data"][0]
 
     assert (chunk["is_active"], chunk["chunk_kind"], chunk["usage_policy"]) == (
         True,
@@ -120,13 +120,13 @@ def test_k1_there_is_an_index_for_each_of_the_three_by_organization(kb_engine: E
 def test_k1_switching_off_and_on_again_loses_nothing(kb_home: Path, monkeypatch) -> None:
     with connect() as engine:
         number = engine.add_note("about lighthouses")["document"]["id"]
-        chunk = engine.get_document_chunks(number)[0]["id"]
+        chunk = engine.get_document_chunks(number)["data"][0]["id"]
         engine.deactivate_chunk(chunk, reason="stale")
         engine.reclassify_chunk(chunk, "quote")
 
     monkeypatch.setenv("KB_DISABLED_PLUGINS", "knowledge,research")
     with connect() as engine:
-        assert "chunk_kind" not in engine.get_document_chunks(number)[0]
+        assert "chunk_kind" not in engine.get_document_chunks(number)["data"][0]
         assert len(engine.search("lighthouses")["hits"]) == 1
         engine.add_note("added meanwhile")
 
@@ -201,7 +201,7 @@ def test_k2_a_change_needs_no_body_where_nothing_must_be_said(
 
 def test_k2_events_outlive_their_chunk_and_keep_no_text(kb_engine: Engine) -> None:
     document = kb_engine.add_note("very secret words")["document"]["id"]
-    chunk = kb_engine.get_document_chunks(document)[0]["id"]
+    chunk = kb_engine.get_document_chunks(document)["data"][0]["id"]
     kb_engine.reclassify_chunk(chunk, "angle")
 
     kb_engine.delete_document(document)
@@ -225,7 +225,7 @@ def test_k2_a_bulk_delete_writes_an_event_for_every_chunk_that_goes(kb_engine: E
 
 def test_k2_what_a_guard_protects_gets_no_event(kb_engine: Engine) -> None:
     document = kb_engine.add_note("held")["document"]["id"]
-    chunk = kb_engine.get_document_chunks(document)[0]["id"]
+    chunk = kb_engine.get_document_chunks(document)["data"][0]["id"]
     if not hasattr(kb_engine, "place_hold"):
         pytest.skip("the sample plugin is not installed")
     kb_engine.place_hold(document_ids=[document], reason="a case")
@@ -373,12 +373,12 @@ def test_k3_hard_delete_wants_a_confirmation_and_leaves_an_event_without_text(
             f"# Part {number}\n\n" + f"words of part {number} " * 200 for number in range(2)
         )
         document = engine.add_note(text)["document"]["id"]
-        first, *rest = [chunk["id"] for chunk in engine.get_document_chunks(document)]
+        first, *rest = [chunk["id"] for chunk in engine.get_document_chunks(document)["data"]]
 
         assert refused(lambda: engine.delete_chunk(first)).http_status == 400
         engine.delete_chunk(first, confirm=True, reason="wrong")
 
-        assert [chunk["id"] for chunk in engine.get_document_chunks(document)] == rest
+        assert [chunk["id"] for chunk in engine.get_document_chunks(document)["data"]] == rest
         assert engine.get_document(document)["chunk_count"] == len(rest)
         (event,) = engine.chunk_history(first)["data"]
         assert (event["event_type"], event["reason"]) == ("deleted_hard", "wrong")

@@ -95,7 +95,7 @@ def everything(engine: Engine) -> dict[str, Any]:
         shown.append(
             {
                 **document,
-                "chunks": engine.get_document_chunks(number),
+                "chunks": engine.get_document_chunks(number)["data"],
                 "file": engine.get_file(number),
             }
         )

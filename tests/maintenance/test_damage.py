@@ -147,7 +147,7 @@ def test_a_changed_chunk_is_named_and_healed_by_adding_its_original_again(
         pytest.skip("PostgreSQL stores no text that is none")
     data = b"# Heat pumps\n\nA heat pump moves heat."
     added = kb_engine.add_file("heat.md", data)["document"]
-    (chunk,) = kb_engine.get_document_chunks(added["id"])
+    (chunk,) = kb_engine.get_document_chunks(added["id"])["data"]
     raw = text.encode("utf-8", "surrogateescape")
     changed = "?" if os.environ.get("KB_DATABASE_URL") else "CAST(? AS TEXT)"
     sql(f"UPDATE chunks SET content = {changed}", raw.decode() if changed == "?" else raw)
@@ -158,7 +158,7 @@ def test_a_changed_chunk_is_named_and_healed_by_adding_its_original_again(
     kb_engine.add_file("heat.md", data)
 
     assert doctor(kb_engine)["status"] == "ok"
-    assert kb_engine.get_document_chunks(added["id"]) == [chunk]
+    assert kb_engine.get_document_chunks(added["id"])["data"] == [chunk]
 
 
 def test_a_deep_check_reads_everything_and_others_take_turns(

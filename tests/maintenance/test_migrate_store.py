@@ -70,7 +70,7 @@ def source(kb_home: Path, monkeypatch: Here) -> Path:
     monkeypatch.delenv("KB_DATABASE_URL")
     with connect() as engine:
         ids = fill(engine)
-        chunk, other = (engine.get_document_chunks(number)[0] for number in ids[:2])
+        chunk, other = (engine.get_document_chunks(number)["data"][0] for number in ids[:2])
         engine.deactivate_chunk(chunk["id"], reason="old")
         engine.reclassify_chunk(other["id"], "example")
         engine.research_add(
@@ -110,7 +110,7 @@ def everything(monkeypatch: Here) -> dict[str, Any]:
             documents = engine.list_documents(per_page=100)["data"]
             found[f"{name} documents"] = documents
             found[f"{name} chunks"] = {
-                item["id"]: engine.get_document_chunks(item["id"]) for item in documents
+                item["id"]: engine.get_document_chunks(item["id"])["data"] for item in documents
             }
             found[f"{name} jobs"] = engine.list_jobs(per_page=100)
             found[f"{name} events"] = engine.list_events(per_page=100)

@@ -109,7 +109,9 @@ def test_wrong_counts_are_corrected(kb_engine: Engine, sql: Sql) -> None:
     sql("UPDATE documents SET chunk_count = 77 WHERE id = ?", first)
 
     assert f"document {first} has" in repaired(kb_engine)
-    assert kb_engine.get_document(first)["chunk_count"] == len(kb_engine.get_document_chunks(first))
+    assert kb_engine.get_document(first)["chunk_count"] == len(
+        kb_engine.get_document_chunks(first)["data"]
+    )
 
 
 @pytest.mark.sqlite_only("PostgreSQL always checks foreign keys")

@@ -171,7 +171,7 @@ def test_r1_what_is_here_is_not_offered_by_another_source_and_least_of_all_what_
 
 def test_r1_what_somebody_decided_is_suggested_again(engine: Engine) -> None:
     number = engine.add_note("Tides are a fact of life.")["document"]["id"]
-    chunk = engine.get_document_chunks(number)[0]["id"]
+    chunk = engine.get_document_chunks(number)["data"][0]["id"]
     engine.reclassify_chunk(chunk, "example")
 
     found = {
@@ -349,7 +349,7 @@ def test_r2_a_long_snippet_stays_one_chunk(kb_engine: Engine) -> None:
     added = kb_engine.research_add(text, "fact")
 
     assert kb_engine.get_chunk(added["chunk_id"])["content"] == text
-    assert len(kb_engine.get_document_chunks(added["document_id"])) == 1
+    assert len(kb_engine.get_document_chunks(added["document_id"])["data"]) == 1
 
 
 def test_r2_the_same_text_again_exists(kb_engine: Engine) -> None:
@@ -368,7 +368,7 @@ def test_r2_a_text_that_a_document_has_exists_too(kb_engine: Engine) -> None:
     number = kb_engine.add_note("Neap tides are small.")["document"]["id"]
 
     assert kb_engine.research_add("Neap tides are small.", "fact") == {
-        "chunk_id": kb_engine.get_document_chunks(number)[0]["id"],
+        "chunk_id": kb_engine.get_document_chunks(number)["data"][0]["id"],
         "document_id": number,
         "status": "exists",
     }

@@ -48,7 +48,7 @@ def command_of(
     listed = _listed(options, command)
 
     def run(*words: Any, cli: Cli, **given: Any) -> int:
-        before, words = words[: len(placed)], words[len(placed) :]
+        before, words = (words, ()) if all_words else (words[: len(placed)], words[len(placed) :])
         given.update(zip(command.positional, words, strict=False))
         rest = words[len(command.positional) - bool(listed) :]
         if command.words and (rest or not target):
@@ -59,7 +59,7 @@ def command_of(
                     f"no {listed.name} given: kb {command.name} {listed.name.upper()}"
                 )
             given[listed.name] = [*rest]
-        values = _values(options, given)
+        values = {**command.defaults, **_values(options, given)}
         if target:
             chosen = {item.name: given[item.name] for item in flags if item.name in given}
             return target(cli, operation, values, *before, **chosen) or 0
@@ -73,6 +73,7 @@ def command_of(
     cli = inspect.Parameter("cli", inspect.Parameter.KEYWORD_ONLY, annotation=Cli)
     placed = [item for item in own if item.kind in _BY_PLACE]
     flags = [item for item in own if item.kind not in _BY_PLACE]
+    all_words = any(item.kind is item.VAR_POSITIONAL for item in placed)
     parameters = [*placed, *_parameters(options, command), *flags, cli]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -81,7 +82,11 @@ def command_of(
     return run
 
 
-_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_PLACE = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
 
 
 def _own_parameters(target: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -132,7 +137,7 @@ def _parameters(options: list[Option], command: Command) -> Iterator[inspect.Par
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             annotation=annotation,
-            default=_default(option),
+            default=_default(option, command),
         )
     if command.words:
         annotation = Annotated[
@@ -146,7 +151,7 @@ def _parameters(options: list[Option], command: Command) -> Iterator[inspect.Par
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=Annotated[_type(option), flags],
-                default=_default(option),
+                default=_default(option, command),
             )
 
 
@@ -173,11 +178,12 @@ def _type(option: Option) -> Any:
     return bool | None if found is bool and option.info.default is None else found
 
 
-def _default(option: Option) -> Any:
+def _default(option: Option, command: Command) -> Any:
     if option.info.is_required() and not option.inside:
         return inspect.Parameter.empty
+    found = command.defaults.get(option.name, option.info.default)
     # A default that is no single value cannot be written on a command line.
-    return option.info.default if isinstance(option.info.default, int | float | str) else None
+    return found if isinstance(found, int | float | str) else None
 
 
 def _values(options: list[Option], given: dict[str, Any]) -> dict[str, Any]:

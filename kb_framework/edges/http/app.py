@@ -58,8 +58,7 @@ def create_app(
     mounted = _plugin_handlers(kb, live)
     found = [
         *_documented(live, HOST),
-        *_limited(mounted.pop(BASE, []), kb),
-        *handlers_of(dispatcher, kb.plugins.operations),
+        *_limited([*mounted.pop(BASE, []), *handlers_of(dispatcher, kb.plugins.operations)], kb),
     ]
     beside = [
         Router(base, route_handlers=_limited(items, kb), include_in_schema=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from litestar import Request
 from litestar.app import Litestar
@@ -177,12 +178,18 @@ def _responses(operation: Operation[Any, Any], schemas: Schemas) -> dict[str, An
             "headers": {},
         }
     else:
-        free = TypeAdapter(output)
-        schema = schemas.get((output, "serialization")) or free.json_schema(
-            mode="serialization", ref_template=REF
-        )
+        schema = _schema_of(output, schemas)
         found[str(operation.http.status)] = _json("Request fulfilled, document follows", schema)
     return dict(sorted(found.items()))
+
+
+def _schema_of(output: Any, schemas: Schemas) -> dict[str, Any]:
+    if isinstance(output, UnionType):
+        return {"oneOf": [schemas[model, "serialization"] for model in get_args(output)]}
+    free = TypeAdapter(output)
+    return schemas.get((output, "serialization")) or free.json_schema(
+        mode="serialization", ref_template=REF
+    )
 
 
 def _json(words: str, schema: dict[str, Any]) -> dict[str, Any]:

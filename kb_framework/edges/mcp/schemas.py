@@ -53,7 +53,7 @@ def _tells(key: str, item: Any) -> bool:
     if key == "title":
         return not isinstance(item, str)
     if key == "default":
-        return item is not None and item is not False and item != []
+        return item is not None and item is not False and item not in ([], {})
     if key in ("maxLength", "minLength"):
         return not isinstance(item, int)
     if key in _BOUNDS:

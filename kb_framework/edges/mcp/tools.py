@@ -68,6 +68,7 @@ def _bind(plugins: Plugins, tool: Tool) -> BoundTool:
     operation = plugins.operation_of_tool.get(tool.name)
     if operation:
         model = _parameters_of(tool, input_model(plugins, operation))
+        model = _with_own(tool, model) if tool.target else model
         function = (
             functools.partial(_run_target, operation, tool)
             if tool.target
@@ -116,6 +117,16 @@ def _parameters_of(tool: Tool, model: type[BaseModel]) -> type[BaseModel]:
     if base:
         return create_model(tool.name, __base__=base, **fields)
     return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _with_own(tool: Tool, model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model with those parameters of the tool's target that are no fields of the operation."""
+    fields: dict[str, Any] = {
+        item.name: (item.annotation, ... if item.default is item.empty else item.default)
+        for item in inspect.signature(resolve(tool.target), eval_str=True).parameters.values()
+        if item.kind is item.KEYWORD_ONLY and item.name not in model.model_fields
+    }
+    return create_model(tool.name, __base__=model, **fields) if fields else model
 
 
 def _run_target(

@@ -15,16 +15,13 @@ from kb_framework.plugins import Plugins
 _BY_HAND = {
     "search": ("search", "query"),
     "list_documents": ("list", ""),
-    "list_tags": ("tags", ""),
-    "list_jobs": ("jobs", ""),
+    "get_document": ("show", "document_id"),
     "list_plugins": ("plugins", ""),
     "list_settings": ("config", ""),
 }
 _TOOLS = {
     "search": "kb_search",
     "list_documents": "kb_list_documents",
-    "get_document": "kb_get_document",
-    "list_tags": "kb_tags",
 }
 
 

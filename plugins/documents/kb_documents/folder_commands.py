@@ -39,6 +39,7 @@ from kb_documents.skip_rules import (
     kind_by_name,
     why_unread,
 )
+from kb_framework.client import given
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.lists import CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput, SafetyThresholdExceeded
@@ -431,16 +432,16 @@ def _collect(
 ) -> Listing:
     """Every file with the path it is known by: its name, or for a folder's file the way from that folder."""
     found = Listing(everything=everything)
-    for given in paths:
-        if given == STDIN:
+    for name in paths:
+        if name == STDIN:
             found.files.append(File(None, "stdin.md", named=True, content=_standard_input()))
             continue
-        pattern = str(Path(given).expanduser())
+        pattern = str(Path(name).expanduser())
         matches = [pattern]
         if not os.path.lexists(pattern):
             matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
-            raise InvalidInput(f"there is no file or folder {printable(given)!r}")
+            raise InvalidInput(f"there is no file or folder {printable(name)!r}")
         for match in map(Path, matches):
             if match.is_dir():
                 found.extend(_listed(cli, match, include, exclude, everything))
@@ -748,8 +749,8 @@ def _send_together(
         return failed
     try:
         answers = cli.engine.add_files(
-            [(Path(file.shown).name, data, {**_known(file), **fields}) for file, data in read]
-        )
+            [(Path(file.shown).name, data, given(**_known(file), **fields)) for file, data in read]
+        )["results"]
     except EngineError as error:
         if error.http_status >= 500:
             raise

@@ -112,7 +112,7 @@ class IngestQueue:
                     "organization_id": actor.organization_id,
                     "filename": filename,
                     "bytes": len(data),
-                    "fields": fields.model_dump(),
+                    "fields": fields.model_dump(include={*FileFields.model_fields}),
                     "actor": {**actor._asdict(), "permissions": sorted(actor.permissions)},
                     "attempts": 0,
                     "created_at": now(),
@@ -124,11 +124,6 @@ class IngestQueue:
             self._files.remove_upload(number)
             raise
         return Job.model_validate(job)
-
-    def waiting(self) -> list[str]:
-        """The files that must be kept."""
-        with self._store.read() as tx:
-            return list(tx.connection.scalars(sa.select(ingest_queue.c.id)))
 
     def run(
         self, stop: threading.Event, *, until_empty: bool = False

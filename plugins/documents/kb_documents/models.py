@@ -1,4 +1,4 @@
-"""What the documents routes take and give."""
+"""What the operations on documents take and give."""
 
 from __future__ import annotations
 
@@ -7,55 +7,134 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from kb_documents.fields import DocType, Lang, SourceRef, SourceTitle, Title, Trust, not_blank
-from kb_framework.paging import Hint, PageMeta
-from kb_framework.validation import Body, Id, JsonObject, Model, Tag, Tags, Text
+from kb_framework.paging import Hint, PageIn, PageMeta
+from kb_framework.validation import Body, Id, JsonObject, Model, Question, Tag, Tags, Text
+
+JobStatus = Literal["queued", "running", "done", "failed", "partial_failure", "duplicate"]
+Type = Annotated[DocType, Field(description="The document's type.")]
+Language = Annotated[
+    Lang | None, Field(description="The language, like en or ko; by default it is detected.")
+]
+Trusted = Annotated[Trust, Field(description="How far it is trusted.")]
+GivenTags = Annotated[Tags, Field(description="Tags to give the document.")]
+SourceOf = Annotated[
+    SourceRef | None, Field(description="Where it is from, such as an address; hits cite it.")
+]
+TitleOfSource = Annotated[SourceTitle | None, Field(description="The title of the source.")]
+Metadata = Annotated[JsonObject, Field(description="Further fields, as a JSON object.")]
 
 
 class NoteIn(Body):
-    text: Annotated[Text, Field(max_length=10_000_000), AfterValidator(not_blank)]
-    title: Title | None = None
-    tags: Tags = []
-    doc_type: DocType = "note"
-    metadata: JsonObject = {}
-    lang: Lang | None = None
-    trust: Trust = "primary"
-    source_ref: SourceRef | None = None
-    source_title: SourceTitle | None = None
+    text: Annotated[
+        Text,
+        Field(max_length=10_000_000, description="The note, in Markdown."),
+        AfterValidator(not_blank),
+    ]
+    title: Annotated[Title | None, Field(description="By default the first line.")] = None
+    tags: GivenTags = []
+    doc_type: Type = "note"
+    metadata: Metadata = {}
+    lang: Language = None
+    trust: Trusted = "primary"
+    source_ref: SourceOf = None
+    source_title: TitleOfSource = None
 
 
 class FileFields(Body):
     """What comes beside an uploaded file."""
 
-    tags: Tags = []
-    doc_type: DocType = "document"
-    title: Title | None = None
-    path: Annotated[Text, Field(min_length=1, max_length=4096)] | None = None
-    metadata: JsonObject = {}
-    lang: Lang | None = None
-    trust: Trust = "primary"
-    source_ref: SourceRef | None = None
-    source_title: SourceTitle | None = None
+    tags: GivenTags = []
+    doc_type: Type = "document"
+    title: Annotated[Title | None, Field(description="By default the file's own.")] = None
+    path: Annotated[
+        Annotated[Text, Field(min_length=1, max_length=4096)] | None,
+        Field(description="The path it is known by; by default its name."),
+    ] = None
+    metadata: Metadata = {}
+    lang: Language = None
+    trust: Trusted = "primary"
+    source_ref: SourceOf = None
+    source_title: TitleOfSource = None
     source: Annotated[Text, Field(min_length=1, max_length=8192)] | None = None
     modified_ns: Id | None = None
     stamp: Annotated[Text, Field(max_length=128)] | None = None
 
 
-class UploadIn(FileFields):
-    filename: Annotated[Text, Field(min_length=1, max_length=1024)]
+class Named(Body):
+    filename: Annotated[
+        Text,
+        Field(
+            min_length=1, max_length=1024, description="With its ending, which tells the format."
+        ),
+    ]
 
 
-class TagsIn(Body):
-    tags: Tags
+# The fields of the last base are the first: a file's name comes before what is known of it.
+class UploadIn(FileFields, Named):
+    """A file that will be sent in parts."""
+
+
+class FileIn(FileFields, Named):
+    """A file that is sent at once; `queue` leaves it to a worker."""
+
+    queue: Annotated[
+        bool, Field(description="Leave it to a worker, and answer at once with its job.")
+    ] = False
+
+
+class UploadRef(Question):
+    """Which upload is meant."""
+
+    upload_id: Annotated[str, Field(description="The upload's id.")]
+
+
+class AppendIn(UploadRef):
+    """Where the next part of an upload belongs."""
+
+    offset: Annotated[
+        int, Field(ge=0, le=2**62, description="How many bytes were received so far.")
+    ] = 0
+
+
+class DocumentIn(Question):
+    """Which document is meant."""
+
+    document_id: Annotated[Id, Field(description="The document's id.")]
+
+
+class NamedDocumentIn(Question):
+    """A document by what a person calls it."""
+
+    document: Annotated[
+        Text, Field(min_length=1, max_length=4096, description="Its id, path or title.")
+    ]
+
+
+class TagsIn(DocumentIn):
+    """The tags of a document, which replace those that it has."""
+
+    tags: Annotated[Tags, Field(description="All tags that it will have.")]
+
+
+class DocumentPatch(DocumentIn):
+    """What to change of a document; what is left out stays."""
+
+    title: Title | None = None
+    doc_type: Type | None = None
+    metadata: Annotated[
+        JsonObject | None, Field(description="Replaces its metadata as a whole.")
+    ] = None
+    trust: Trusted | None = None
 
 
 class TagRename(Body):
-    old: Tag
-    new: Tag
+    old: Annotated[Tag, Field(description="The tag as it is.")]
+    new: Annotated[Tag, Field(description="The tag as it will be.")]
 
 
 class TagMerge(Body):
-    tags: Annotated[list[Tag], Field(min_length=1)]
-    into: Tag
+    tags: Annotated[list[Tag], Field(min_length=1, description="The tags to replace.")]
+    into: Annotated[Tag, Field(description="The tag that replaces them.")]
     force: Annotated[
         bool, Field(description="Proceed although the safety threshold is exceeded.")
     ] = False
@@ -64,11 +143,24 @@ class TagMerge(Body):
     )
 
 
-class DocumentPatch(Body):
-    title: Title | None = None
-    doc_type: DocType | None = None
-    metadata: JsonObject | None = None
-    trust: Trust | None = None
+class JobFilters(Question):
+    """Which jobs are meant."""
+
+    job_type: Annotated[
+        Annotated[Text, Field(max_length=10_000)] | None,
+        Field(description="ingest, bulk_delete, bulk_tags, bulk_set_tags …"),
+    ] = None
+    status: Annotated[JobStatus | None, Field(description="Only jobs in this state.")] = None
+
+
+class JobsIn(PageIn, JobFilters):
+    """Which jobs are listed, and which page of them."""
+
+
+class JobIn(Question):
+    """Which job is meant."""
+
+    job_id: Annotated[Id, Field(description="The job's number.")]
 
 
 class Document(Model):
@@ -114,6 +206,10 @@ class QueuedFile(Model):
 
     job: Job
 
+    @property
+    def http_status(self) -> int:
+        return 202
+
 
 class Chunk(Model):
     """A chunk; further fields are those of plugins."""
@@ -141,6 +237,13 @@ class Added(Model):
     # The tags that a document which was there did not have yet.
     tags_added: list[str] = []
     attachments: list[dict[str, Any]] = []
+
+    @property
+    def http_status(self) -> int:
+        return 201 if self.status == "added" else 200
+
+
+FileAnswer = Added | QueuedFile
 
 
 class AddedItem(Model):
@@ -205,6 +308,9 @@ class TagPreview(Model):
     threshold: int
     exceeds: bool
     sample: list[SampleTitle]
+
+
+MergeAnswer = Changed | TagPreview
 
 
 class Upload(Model):

@@ -40,7 +40,11 @@ def kb_settings() -> list[api.SettingsSection]:
 @hookimpl
 def kb_services() -> list[api.Service]:
     return [
-        api.Service("documents", "kb_documents.service:DocumentsService", ("notes",)),
+        api.Service("documents", "kb_documents.service:DocumentsService"),
+        api.Service("document_tags", "kb_documents.tags:TagsService"),
+        api.Service("document_jobs", "kb_documents.jobs:JobsService"),
+        api.Service("adding", "kb_documents.adding:AddingService", ("notes",)),
+        api.Service("file_cleanup", "kb_documents.file_cleanup:FileCleanup"),
         api.Service("ingest", "kb_documents.ingest:Ingest"),
         api.Service("ingest_queue", "kb_documents.ingest_queue:IngestQueue"),
         api.Service("uploads", "kb_documents.uploads:UploadsService", ("uploads",)),
@@ -58,9 +62,19 @@ def kb_routes() -> list[api.Routes]:
 
 @hookimpl
 def kb_operations() -> list[api.Operation[Any, Any]]:
-    from kb_documents import selection_operations, source_operations
+    from kb_documents import (
+        adding_operations,
+        operations,
+        selection_operations,
+        source_operations,
+    )
 
-    return [*source_operations.OPERATIONS, *selection_operations.OPERATIONS]
+    return [
+        *operations.OPERATIONS,
+        *adding_operations.OPERATIONS,
+        *source_operations.OPERATIONS,
+        *selection_operations.OPERATIONS,
+    ]
 
 
 @hookimpl
@@ -164,13 +178,14 @@ def kb_narrow_retrieval(tx: Tx) -> ColumnElement[bool] | None:
 
 @hookimpl
 def kb_serving(services: Mapping[str, Any]) -> None:
+    services["file_cleanup"].begin()
     services["source_files"].keep_expiring()
 
 
 @hookimpl
 def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
     if result.kind in ("delete", "replace"):
-        services["documents"].remove_files()
+        services["file_cleanup"].remove()
 
 
 @hookimpl
@@ -226,19 +241,10 @@ def kb_commands() -> list[api.Command]:
             "Forget a synced folder; its documents stay.",
             "folder_commands",
         ),
-        command("note", "note", "Add a note."),
         command("list", "list_documents", "List documents."),
-        command("show", "show", "Show a document, or its text."),
-        command("remove", "remove", "Delete documents for good."),
-        command("tag", "tag", "Add, remove or replace the tags of a document."),
-        command("tags", "tags", "List tags with their counts."),
-        command("tags rename", "rename_tag", "Rename a tag everywhere."),
-        command("tags merge", "merge_tags", "Merge tags into one."),
         command(
             "worker", "worker", "Read the files that were sent with queue=true.", "worker_commands"
         ),
-        command("jobs", "jobs", "List jobs: what was ingested or changed, and how it went."),
-        command("jobs show", "show_job", "Show one job with its errors."),
     ]
 
 
@@ -254,23 +260,13 @@ def kb_tools() -> list[api.Tool]:
         )
 
     return [
-        tool("kb_addnote", "add_note", "Add a note", "write"),
-        tool("kb_upload_start", "upload_start", "Start a file upload", "write"),
-        tool("kb_upload_append", "upload_append", "Send a part of a file", "write"),
-        tool("kb_upload_finish", "upload_finish", "Finish a file upload", "write"),
-        tool("kb_get_document", "get_document", "Get a document", "read", reads=True),
         tool("kb_list_documents", "list_documents", "List documents", "read", reads=True),
-        tool("kb_tags", "tags", "List tags", "read", reads=True),
     ]
 
 
 @hookimpl
 def kb_client_methods() -> list[api.ClientMethod]:
-    names = (
-        "add_note add_file add_files queue_file list_documents get_document find_document get_document_chunks get_file "
-        "delete_document set_document_tags update_document list_tags rename_tag merge_tags "
-        "list_jobs get_job get_sources start_upload append_upload finish_upload"
-    )
+    names = "list_documents"
     return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]
 
 

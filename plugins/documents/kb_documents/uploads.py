@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from kb_documents.models import Added, FileFields, Upload, UploadIn
-from kb_documents.service import DocumentsService
+from kb_documents.adding import AddingService
+from kb_documents.models import Added, AppendIn, Upload, UploadIn, UploadRef
 from kb_documents.tables import uploads
 from kb_framework.api import Actor
 from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
@@ -24,10 +24,10 @@ class UploadsService:
     """An upload's parts are kept where files are, so that any engine finds them, until it is finished or too old."""
 
     def __init__(
-        self, store: Store, files: Files, documents: DocumentsService, host_settings: HostSettings
+        self, store: Store, files: Files, adding: AddingService, host_settings: HostSettings
     ) -> None:
         self._store = store
-        self._documents = documents
+        self._adding = adding
         self._files = files
         self._max_bytes = host_settings.max_file_bytes
 
@@ -53,8 +53,9 @@ class UploadsService:
             upload_id=upload_id, received=0, max_bytes=self._max_bytes, expires_at=expires
         )
 
-    def append(self, upload_id: str, offset: int, data: bytes, actor: Actor) -> Upload:
+    def append(self, asked: AppendIn, actor: Actor, data: bytes) -> Upload:
         """Add a part. `offset` is where it belongs, so that a repeated request cannot add it twice."""
+        upload_id, offset = asked.upload_id, asked.offset
         wanted, expires = self._find(upload_id, actor)
         received = self._received(upload_id)
         if offset != received:
@@ -75,13 +76,13 @@ class UploadsService:
             expires_at=expires,
         )
 
-    def finish(self, upload_id: str, actor: Actor) -> Added:
+    def finish(self, asked: UploadRef, actor: Actor) -> Added:
+        upload_id = asked.upload_id
         wanted, _ = self._find(upload_id, actor)
         self._received(upload_id)
         data = b"".join(self._files.upload_parts(upload_id))
-        fields = FileFields(**wanted.model_dump(exclude={"filename"}))
         try:
-            added = self._documents.add_file(data, wanted.filename, fields, actor)
+            added = self._adding.add_content(data, wanted.filename, wanted, actor)
         except KBError as error:
             if error.http_status < 500:
                 # Sent again it would be refused again.

@@ -79,7 +79,7 @@ def _link(cli: Cli, hit: dict[str, Any]) -> str | None:
         return None
     # Without the plugin that knows, or the file, there is just no link.
     with contextlib.suppress(AttributeError, KBError):
-        for source in cli.engine.get_sources(hit["doc_id"]):
+        for source in cli.engine.get_sources(hit["doc_id"])["data"]:
             path = Path(real_path(source["source"]))
             if path.is_absolute() and path.exists():
                 return path.as_uri()

@@ -105,7 +105,7 @@ def _place(document: dict[str, Any]) -> dict[str, Any]:
 
 def _source(cli: Cli, place: dict[str, Any]) -> Path | None:
     """The file that the document was read from, if it is on this machine."""
-    sources = cli.engine.get_sources(place["doc_id"]) if place["doc_path"] else []
+    sources = cli.engine.get_sources(place["doc_id"])["data"] if place["doc_path"] else []
     files = [Path(real_path(item["source"])) for item in sources]
     return next((path for path in files if path.is_absolute() and path.exists()), None)
 
@@ -130,7 +130,7 @@ def _pager() -> list[str]:
 def _show_text(cli: Cli, place: dict[str, Any]) -> None:
     """A document without a file here: what was read of it."""
     text = "\n\n".join(
-        chunk["content"] for chunk in cli.engine.get_document_chunks(place["doc_id"])
+        chunk["content"] for chunk in cli.engine.get_document_chunks(place["doc_id"])["data"]
     )
     shown = "".join(
         character for character in text if character.isprintable() or character in "\n\t"

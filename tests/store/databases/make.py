@@ -74,7 +74,7 @@ def main(home: Path, folder: Path) -> None:
         engine.bulk_delete(tags=["hangar:5"])
         engine.search("turbine blade")
         engine.start_upload("later.txt", tags=["later"])
-        engine.queue_file("queued.txt", b"This text waits in the queue.")
+        engine.add_file("queued.txt", b"This text waits in the queue.", queue=True)["job"]
         engine.set_role("librarian", ["documents.read", "documents.write"])
         engine.create_organization("second")
         engine.create_key("ana", "librarian")
