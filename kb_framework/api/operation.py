@@ -88,3 +88,7 @@ class Operation(NamedTuple, Generic[In, Out]):
     subject: Any = None
     # Where an operation is made of another plugin's contribution: that plugin, which then answers for a clash.
     contributed_by: str = ""
+
+    def __deepcopy__(self, memo: Any) -> Operation[In, Out]:
+        """Return itself: nothing in it changes, and Litestar copies what a handler carries."""
+        return self

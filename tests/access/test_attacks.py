@@ -185,6 +185,7 @@ def filled(schema: dict[str, Any], name: str, value: str) -> dict[str, Any]:
     return {**body, name: [value] if is_list else value}
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_text_is_never_code(shared: Any, engine: Engine, key: str, text: str) -> None:
     before = engine.get("/health")["counts"]["documents"]

@@ -114,6 +114,7 @@ def titles(hits: list[dict[str, Any]]) -> set[str]:
     return {hit["title"] for hit in hits}
 
 
+@pytest.mark.both_stores
 def test_s11_no_fuser_or_reranker_puts_back_what_a_search_may_not_show(
     kb: KB, engine: Engine
 ) -> None:
@@ -127,6 +128,7 @@ def test_s11_no_fuser_or_reranker_puts_back_what_a_search_may_not_show(
     assert {len(items) for items in (*traced["lists"].values(), traced["fusion"])} <= {0, 1, 2}
 
 
+@pytest.mark.both_stores
 def test_s11_no_fuser_or_reranker_puts_back_what_a_model_may_not_read(
     kb: KB, engine: Engine
 ) -> None:
@@ -139,12 +141,14 @@ def test_s11_no_fuser_or_reranker_puts_back_what_a_model_may_not_read(
     assert {item["snippet_text"] for item in research} == {"harbours that are normal"}
 
 
+@pytest.mark.both_stores
 def test_s11_filters_hold_for_what_a_fuser_returns(kb: KB, engine: Engine) -> None:
     engine.add_note("harbours in a letter", title="letter", doc_type="letter")
 
     assert titles(engine.search("harbours", doc_type="letter")["hits"]) == {"letter"}
 
 
+@pytest.mark.both_stores
 @pytest.mark.parametrize("disabled", ["", "knowledge,research"])
 def test_s11_no_retriever_names_another_organizations_chunk(
     kb_home: Path, kb_plugin: Install, monkeypatch: pytest.MonkeyPatch, disabled: str
