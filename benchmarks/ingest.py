@@ -74,7 +74,9 @@ def own_tree(folder: Path) -> Path:
 def measure(folder: Path, home: Path) -> dict[str, Any]:
     """One `kb add` in this process."""
     os.environ["KB_DATA_DIR"] = str(home)
-    from kb_documents import folder_commands, language, prepare
+    from kb_documents import prepare
+    from kb_documents.add_command import add
+    from kb_text import language
 
     from kb_framework.app import open_kb
     from kb_framework.bootstrap import read_bootstrap
@@ -100,12 +102,12 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
     before = _library_seconds()
     started, processor = time.perf_counter(), time.process_time()
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        folder_commands.add(str(folder), cli=cli)
+        add(str(folder), cli=cli)
     wall, busy = time.perf_counter() - started, time.process_time() - processor
     library = _library_seconds() - before
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        folder_commands.add(str(folder), cli=cli)
+        add(str(folder), cli=cli)
     again = time.perf_counter() - started
     # The tokenizer works in threads of its own; so do the processes that read files.
     stages.add("embedding", library)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kb_documents.folder_commands import add, sync
+from kb_documents.add_command import add
+from kb_documents.sync_commands import sync
 
 from kb_framework.api import Upload
 from kb_framework.bootstrap import read_bootstrap

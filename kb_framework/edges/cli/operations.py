@@ -61,7 +61,7 @@ def command_of(
             given[listed.name] = [*rest]
         values = {**command.defaults, **_values(options, given)}
         if target:
-            chosen = {item.name: given[item.name] for item in flags if item.name in given}
+            chosen = {item.name: given[item.name] for item in own if item.name in given}
             return target(cli, operation, values, *before, **chosen) or 0
         answer = cli.engine.run(operation, values)
         if command.render:

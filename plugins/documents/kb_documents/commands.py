@@ -182,7 +182,6 @@ def tag(
     operation: Operation[Any, Any],
     _: Values,
     document: Document,
-    /,
     *,
     add: Annotated[CommaList, Parameter(help="Tags to add, comma-separated.")] = (),
     remove: Annotated[CommaList, Parameter(help="Tags to remove, comma-separated.")] = (),

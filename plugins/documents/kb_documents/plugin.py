@@ -215,35 +215,22 @@ def kb_chunkers() -> list[api.Chunker]:
 
 @hookimpl
 def kb_commands() -> list[api.Command]:
-    def command(name: str, function: str, help: str, module: str = "commands") -> api.Command:
-        return api.Command(name, f"kb_documents.{module}:{function}", help=help, group="Documents")
+    def command(name: str, target: str, help: str) -> api.Command:
+        return api.Command(name, f"kb_documents.{target}", help=help, group="Documents")
 
     return [
-        command("add", "add", "Add files and folders.", "folder_commands"),
+        command("add", "add_command:add", "Add files and folders."),
         command(
             "sync",
-            "sync",
+            "sync_commands:sync",
             "Keep in step with a folder: add, update, remove what vanished.",
-            "folder_commands",
         ),
+        command("watch", "watch_command:watch", "Stay in step with a folder while it changes."),
+        command("list", "commands:list_documents", "List documents."),
         command(
-            "watch", "watch", "Stay in step with a folder while it changes.", "folder_commands"
-        ),
-        command(
-            "folders",
-            "folders",
-            "List the folders that kb sync keeps in step with.",
-            "folder_commands",
-        ),
-        command(
-            "folders forget",
-            "forget_folder",
-            "Forget a synced folder; its documents stay.",
-            "folder_commands",
-        ),
-        command("list", "list_documents", "List documents."),
-        command(
-            "worker", "worker", "Read the files that were sent with queue=true.", "worker_commands"
+            "worker",
+            "worker_commands:worker",
+            "Read the files that were sent with queue=true.",
         ),
     ]
 

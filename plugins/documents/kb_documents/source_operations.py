@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kb_framework.api import Http, Operation
+from kb_framework.api import Command, Http, Operation
 
 if TYPE_CHECKING:
     from kb_documents import source_models as models
@@ -60,6 +60,14 @@ LIST_FOLDERS: Operation[PageIn, models.FolderPage] = Operation(
     input="kb_framework.paging:PageIn",
     output=f"{_MODELS}:FolderPage",
     help="List the folders that were synced.",
+    command=Command(
+        "folders",
+        "kb_documents.sync_commands:folders",
+        help="List the folders that kb sync keeps in step with.\nWith the options that it uses for each.",
+        group="Documents",
+        omit=("page", "per_page"),
+        examples=("kb folders", "kb folders --json"),
+    ),
 )
 
 RECALL_FOLDER: Operation[models.FolderRoot, models.RecalledFolder] = Operation(
@@ -89,6 +97,14 @@ FORGET_FOLDER: Operation[models.FolderRoot, None] = Operation(
     Http("DELETE", "/folders", status=204),
     input=f"{_MODELS}:FolderRoot",
     help="Forget a folder; its documents stay.",
+    command=Command(
+        "folders forget",
+        "kb_documents.sync_commands:forget_folder",
+        help="Forget a synced folder; its documents stay.\n`kb sync` no longer updates it.",
+        group="Documents",
+        omit=("root",),
+        examples=("kb folders forget ~/notes",),
+    ),
 )
 
 OPERATIONS: list[Operation[Any, Any]] = [
