@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from kb_framework.api import Actor, Credentials, Download, Operation, Reader
+from kb_framework.bootstrap import split_list
 from kb_framework.errors import EngineError, KBError
 from kb_framework.operations import explained, from_texts, unexpected
 from kb_framework.remote import Reply, Requests, StreamedReply, first_broken, not_text
 from kb_framework.storage.tables import now
+from kb_framework.validation import takes_list
 
 if TYPE_CHECKING:
     from kb_framework.app import KB
@@ -113,6 +115,8 @@ class LocalTransport(Requests):
         if first_broken(values):
             raise not_text(values)
         with _translated(operation):
+            if operation.http.sends_query:
+                values = _with_lists(self._kb.dispatcher.model(operation), values)
             return self._kb.dispatcher.dispatch(operation, values, self._actor(reader), content)
 
     def _each(self, operation: Operation[Any, Any], items: Iterator[Any]) -> Iterator[Any]:
@@ -154,6 +158,17 @@ def _failed(error: KBError, operation: Operation[Any, Any]) -> EngineError:
 
 def _as_json(output: Any) -> Any:
     return output.model_dump(mode="json") if isinstance(output, BaseModel) else output
+
+
+def _with_lists(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with lists that were given as text, `a,b`, as a query has them."""
+    fields = model.model_fields
+    return {
+        name: split_list(value)
+        if isinstance(value, str) and name in fields and takes_list(fields[name].annotation)
+        else value
+        for name, value in values.items()
+    }
 
 
 def _texts(value: Any) -> list[str]:

@@ -16,7 +16,14 @@ from kb_framework.api import ANY_KEY, PUBLIC, Actor, Operation, resolve
 from kb_framework.bootstrap import split_list
 from kb_framework.errors import InternalError, KBError, NotFound, disk_trouble, memory_trouble
 from kb_framework.plugins import Plugins
-from kb_framework.validation import Question, invalid, takes_list, takes_text, validate
+from kb_framework.validation import (
+    Question,
+    invalid,
+    takes_choice,
+    takes_list,
+    takes_text,
+    validate,
+)
 
 log = logging.getLogger("kb.operations")
 
@@ -124,7 +131,8 @@ def from_texts(model: type[BaseModel], texts: Mapping[str, list[str]]) -> dict[s
             continue
         listed = takes_list(field.annotation)
         value: Any = [part for text in given for part in split_list(text)] if listed else given[-1]
-        if value == "" and not field.is_required() and takes_text(field.annotation):
+        chosen = takes_text(field.annotation) or takes_choice(field.annotation)
+        if value == "" and not field.is_required() and chosen:
             # An empty text in a query is a parameter that was not given.
             continue
         values[name] = _converted(model, name, value)

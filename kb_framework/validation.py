@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -155,6 +155,13 @@ def takes_text(annotation: Any) -> bool:
     ):
         return False
     return annotation is str or (get_origin(annotation) is not list and any(map(takes_text, parts)))
+
+
+def takes_choice(annotation: Any) -> bool:
+    """Return whether it is one of several words, or may be."""
+    if get_origin(annotation) is Literal:
+        return True
+    return get_origin(annotation) is not list and any(map(takes_choice, get_args(annotation)))
 
 
 def takes_list(annotation: Any) -> bool:

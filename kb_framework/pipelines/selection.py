@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args
 
 import sqlalchemy as sa
@@ -164,11 +164,12 @@ class Selector:
         over: Over = "documents",
         more: Mapping[str, tuple[str, sa.Column[Any]]] | None = None,
         names: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
     ) -> str | None:
         """Return which filter nothing matches, with the nearest value that exists. Only for empty answers.
 
         `more` are columns whose values a hint may name, beyond those of documents, each with its label. `names` are those
-        of filters that the request calls otherwise.
+        of filters that the request calls otherwise. `beside` are further conditions of the request, by name.
         """
         scope = SCOPES[over]
         of_documents = {item.name for item in self.offered("documents")}
@@ -181,8 +182,11 @@ class Selector:
                 noun = "document" if name in of_documents else "chunk"
                 said = why_empty(tx, {name: value}, more, noun)
                 return said or f"no {noun} matches {own} {_told(value)}"
-        noun = "document" if {called.get(own, own) for own in filters} <= of_documents else "chunk"
-        return f"no {noun} matches all of {', '.join(filters)}" if len(filters) > 1 else None
+        names_here = {called.get(own, own) for own in filters}
+        of_chunks = over == "chunks" and (beside or not names_here <= of_documents)
+        noun = "chunk" if of_chunks else "document"
+        every = (*beside, *filters)
+        return f"no {noun} matches all of {', '.join(every)}" if len(every) > 1 else None
 
 
 def _told(value: Any) -> str:

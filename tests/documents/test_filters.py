@@ -48,6 +48,7 @@ SELECTED: dict[str, tuple[Any, set[int]]] = {
     "on_hold": (True, {4}),
 }
 EVERY = {1, 2, 3, 4}
+ASKING = ("list_documents", "list_chunks", "document_facets", "document_growth", "search")
 Surface = Callable[[Engine, dict[str, Any]], set[int] | int]
 
 
@@ -118,6 +119,20 @@ def researched(engine: Engine, filters: dict[str, Any]) -> set[int]:
     return {item["document_id"] for item in found}
 
 
+def listed(engine: Engine, filters: dict[str, Any]) -> set[int]:
+    return {item["id"] for item in engine.list_documents(**filters)["data"]}
+
+
+def listed_by_query(engine: Engine, filters: dict[str, Any]) -> set[int]:
+    return {item["id"] for item in engine.get("/documents", **filters)["data"]}
+
+
+def listed_by_a_tool(engine: Engine, filters: dict[str, Any]) -> set[int]:
+    tool = bind_tools(engine.plugins, "read")["kb_list_documents"]
+    found = tool.function(engine, **tool.arguments({"filters": filters}))
+    return {item["id"] for item in found["data"]}
+
+
 def counted(engine: Engine, filters: dict[str, Any]) -> int:
     return engine.document_facets(by=["lang"], **filters)["documents"]
 
@@ -146,6 +161,9 @@ SURFACES: list[Surface] = [
     searched,
     searched_with_others,
     researched,
+    listed,
+    listed_by_query,
+    listed_by_a_tool,
     counted,
     growth,
     asked_by_query,
@@ -179,8 +197,9 @@ def test_several_filters_are_combined_with_and(surface: Surface, collection: Col
     assert answer in ({1}, 1)
 
 
+@pytest.mark.parametrize("command", ["list", "facets", "bulk-remove", "chunks list"])
 def test_each_filter_is_a_flag_that_selects_the_same(
-    collection: Collection, capsys: pytest.CaptureFixture[str]
+    command: str, collection: Collection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = {item.name: item.flag for item in Plugins(read_bootstrap()).filters}
     found = {}
@@ -189,9 +208,15 @@ def test_each_filter_is_a_flag_that_selects_the_same(
         words = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         flag = flags[name] or f"--{name.replace('_', '-')}"
         given = f"{flag}={words.lower() if isinstance(value, bool) else words}"
+        more = ["--dry-run"] if command == "bulk-remove" else []
         capsys.readouterr()
-        assert run(["facets", "--by", "lang", "--json", given]) == 0, name
-        found[name] = json.loads(capsys.readouterr().out)["documents"]
+        assert run([*command.split(), "--json", given, *more]) == 0, name
+        answer = json.loads(capsys.readouterr().out)
+        found[name] = (
+            answer["meta"]["total"]
+            if "meta" in answer
+            else answer.get("documents", answer.get("matched"))
+        )
 
     assert found == {name: len(documents) for name, (_, documents) in SELECTED.items()}
 
@@ -200,7 +225,7 @@ def test_each_filter_is_a_parameter_of_every_request_and_tool_that_selects(kb_ho
     plugins = Plugins(read_bootstrap())
     operations = [
         *(item for item in plugins.operations if item.name.startswith("bulk_") and item.subject),
-        *(plugins.operations.get(name) for name in ("list_chunks", "document_facets", "search")),
+        *(plugins.operations.get(name) for name in ASKING),
     ]
     tools = bind_tools(plugins, "admin")
 

@@ -146,13 +146,25 @@ def _parameters(options: list[Option], command: Command) -> Iterator[inspect.Par
         yield inspect.Parameter("words", inspect.Parameter.VAR_POSITIONAL, annotation=annotation)
     for option in options:
         if option.name not in (*command.positional, command.words):
-            flags = Parameter(name=flag_names(option, command), help=_help(option), negative=())
+            flags = Parameter(
+                name=flag_names(option, command),
+                help=_help(option),
+                negative=(),
+                allow_leading_hyphen=_begins_with_hyphen(option.info.annotation),
+            )
             yield inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=Annotated[_type(option), flags],
                 default=_default(option, command),
             )
+
+
+def _begins_with_hyphen(annotation: Any) -> bool:
+    """Return whether one of the choices does, such as `-created_at`."""
+    bare = _bare(annotation)
+    choices = typing.get_args(bare) if typing.get_origin(bare) is Literal else ()
+    return any(str(choice).startswith("-") for choice in choices)
 
 
 def _help(option: Option) -> str | None:

@@ -6,18 +6,12 @@ from typing import Annotated, Any
 
 from litestar.datastructures import UploadFile
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import PathParameter, QueryParameter
+from litestar.params import PathParameter
 
 from kb_framework.errors import InvalidInput
 from kb_framework.validation import MAX_INT
 
 DocumentId = Annotated[int, PathParameter(ge=-MAX_INT - 1, le=MAX_INT)]
-PageNumber = Annotated[int, QueryParameter(ge=1, le=2**31 - 1, description="Pages count from 1.")]
-PerPage = Annotated[int, QueryParameter(ge=1, le=100, description="How many on a page.")]
-QueryText = Annotated[str | None, QueryParameter(max_length=10_000)]
-TagList = Annotated[
-    list[str], QueryParameter(description="Has all of these; repeated or comma-separated.")
-]
 
 
 def Answer(model: type[Any], description: str) -> ResponseSpec:  # noqa: N802 - reads like the class it makes

@@ -19,7 +19,6 @@ def kb_settings() -> list[api.SettingsSection]:
 def kb_services() -> list[api.Service]:
     return [
         api.Service("console", "kb_console.service:Console", ("console",)),
-        api.Service("console_not_yet", "kb_console.not_yet_operations:NotYet"),
     ]
 
 

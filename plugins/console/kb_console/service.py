@@ -49,9 +49,7 @@ class Console:
     # Operations
 
     def operation(self, name: str) -> Operation[Any, Any] | None:
-        from kb_console.not_yet_operations import OPERATIONS
-
-        return self.plugins.operations.get(name) or OPERATIONS.get(name)
+        return self.plugins.operations.get(name)
 
     def may(self, actor: Actor, name: str) -> bool:
         """Return whether there is such an operation and the actor may call it."""

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_documents import render
-from kb_documents.render import say_page
 from kb_framework.api import Operation
 from kb_framework.bootstrap import split_list
 from kb_framework.edges.cli.console import Cli, harmless, pairs
@@ -21,81 +20,6 @@ Flag = Parameter(negative=())
 Documents = Annotated[str, Parameter(help="Their ids, paths or titles.")]
 Document = Annotated[str, Parameter(help="Its id, path or title.")]
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], help="Do not ask.", negative=())]
-# Columns that a terminal needs to show a list of documents with all its columns.
-_WIDE = 100
-
-
-def list_documents(
-    *,
-    tags: CommaListOrNone = None,
-    type: str | None = None,
-    q: str | None = None,
-    sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "id",
-    missing: Annotated[bool, Flag] = False,
-    page: int = 1,
-    per_page: int = 20,
-    cli: Cli,
-) -> None:
-    """List documents.
-
-    Parameters
-    ----------
-    tags
-        Only documents that have all of these.
-    type
-        Only documents of this type.
-    q
-        Part of the title or path.
-    sort
-        id, title, created_at, updated_at, bytes or doc_type; with - in front for descending.
-    missing
-        Only documents whose files vanished from a synced folder.
-    page
-        Pages count from 1.
-    per_page
-        At most 100.
-
-    Examples
-    --------
-    kb list --tags draft,old
-    kb list --type note --sort -updated_at --json
-    """
-    found = cli.engine.list_documents(
-        tags=tags,
-        doc_type=type,
-        q=q,
-        sort=sort,
-        missing=missing or None,
-        page=page,
-        per_page=per_page,
-    )
-    rows = [
-        (
-            item["id"],
-            item["doc_type"],
-            item["title"],
-            ",".join(item["tags"]),
-            item["chunk_count"],
-            item["updated_at"][:10],
-            item["path"] or "",
-        )
-        for item in found["data"]
-    ]
-    columns = ("id", "type", "title", "tags", "chunks", "updated", "path")
-    # A narrow terminal has room for what one looks for and types: id, title, tags, path.
-    shown = (0, 2, 3, 6) if cli.width < _WIDE else range(len(columns))
-    cli.table(
-        found,
-        [[row[index] for index in shown] for row in rows],
-        [columns[index] for index in shown],
-    )
-    cli.hint(found)
-    say_page(cli, found["meta"])
-
-
-def _say_page(cli: Cli, meta: dict[str, int]) -> None:
-    if meta["total_pages"] > 1:
-        cli.say(f"page {meta['page']} of {meta['total_pages']}, {meta['total']} in all")
 
 
 def show(

@@ -51,6 +51,7 @@ def kb_services() -> list[api.Service]:
         api.Service("source_files", "kb_documents.sources:SourcesService"),
         api.Service("synced_folders", "kb_documents.synced_folders:SyncedFolders"),
         api.Service("views", "kb_documents.views:ViewsService", ("views",)),
+        api.Service("document_lists", "kb_documents.document_lists:DocumentLists"),
         api.Service("document_counts", "kb_documents.counts:CountsService", ("facets",)),
     ]
 
@@ -226,35 +227,12 @@ def kb_commands() -> list[api.Command]:
             "Keep in step with a folder: add, update, remove what vanished.",
         ),
         command("watch", "watch_command:watch", "Stay in step with a folder while it changes."),
-        command("list", "commands:list_documents", "List documents."),
         command(
             "worker",
             "worker_commands:worker",
             "Read the files that were sent with queue=true.",
         ),
     ]
-
-
-@hookimpl
-def kb_tools() -> list[api.Tool]:
-    def tool(
-        name: str, function: str, title: str, profile: api.Profile, *, reads: bool = False
-    ) -> api.Tool:
-        permission = "documents.read" if reads else "documents.write"
-        target = f"kb_documents.tools:{function}"
-        return api.Tool(
-            name, target, title, profile, read_only=reads, idempotent=reads, permission=permission
-        )
-
-    return [
-        tool("kb_list_documents", "list_documents", "List documents", "read", reads=True),
-    ]
-
-
-@hookimpl
-def kb_client_methods() -> list[api.ClientMethod]:
-    names = "list_documents"
-    return [api.ClientMethod(name, f"kb_documents.client:{name}") for name in names.split()]
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from litestar import Response, get, post
+from litestar import Response, post
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import MultipartBody, QueryParameter
@@ -15,20 +15,14 @@ from pydantic import ConfigDict
 from kb_documents import models
 from kb_documents.adding import AddingService, SentFile
 from kb_documents.adding_operations import ADD_FILE, ADD_FILES
-from kb_documents.service import DocumentsService
 from kb_framework.api import Actor
 from kb_framework.bootstrap import split_list
 from kb_framework.edges.http.params import (
     Answer,
-    PageNumber,
-    PerPage,
-    QueryText,
-    TagList,
     upload_bytes,
 )
 from kb_framework.errors import InvalidInput
-from kb_framework.paging import Page
-from kb_framework.validation import Body, Model, clean_tag, validate
+from kb_framework.validation import Body, Model, validate
 
 
 class FileUpload(Model):
@@ -140,29 +134,4 @@ def add_documents(
     return adding.add_files(Body(), actor, data.each())
 
 
-@get("/documents", sync_to_thread=True, opt={"permission": "documents.read"})
-def list_documents(
-    documents: NamedDependency[DocumentsService],
-    actor: NamedDependency[Actor],
-    tags: TagList = (),  # type: ignore[assignment]
-    doc_type: QueryText = None,
-    q: QueryText = None,
-    page: PageNumber = 1,
-    per_page: PerPage = 20,
-    sort: Annotated[str, QueryParameter(description="A field, with - for descending.")] = "id",
-    missing: Annotated[
-        bool, QueryParameter(description="Only those whose files vanished from a synced folder.")
-    ] = False,
-) -> models.DocumentPage:
-    """List documents; `tags` keeps those that have all of them."""
-    try:
-        wanted = [clean_tag(tag) for part in tags for tag in split_list(part)]
-    except ValueError as error:
-        raise InvalidInput(f"tags: {error}", field="tags") from None
-    data, meta, hint = documents.list(
-        actor, Page(page, per_page), wanted, doc_type, q, sort, missing
-    )
-    return models.DocumentPage(data=data, meta=meta, hint=hint)
-
-
-handlers = [add_document, add_documents, list_documents]
+handlers = [add_document, add_documents]

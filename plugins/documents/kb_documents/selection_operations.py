@@ -1,4 +1,4 @@
-"""The operations on views, and the counts of documents and tags."""
+"""The operations on views, and the lists and counts of documents and tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kb_framework.api import Command, Http, Operation, Tool
 
 if TYPE_CHECKING:
-    from kb_documents import count_models, view_models
+    from kb_documents import count_models, list_models, models, view_models
     from kb_framework.paging import PageIn
 
 READ, WRITE = "documents.read", "documents.write"
@@ -15,6 +15,34 @@ _VIEWS = "kb_documents.view_models"
 _COUNTS = "kb_documents.count_models"
 _RENDER = "kb_documents.selection_render"
 _GROUP = "Documents"
+
+LIST_DOCUMENTS: Operation[list_models.ListIn, models.DocumentPage] = Operation(
+    "list_documents",
+    "document_lists.list",
+    READ,
+    Http("GET", "/documents"),
+    input="kb_documents.list_models:list_model",
+    output="kb_documents.models:DocumentPage",
+    help="List documents; filters select which.",
+    command=Command(
+        "list",
+        group=_GROUP,
+        render=f"{_RENDER}:documents",
+        examples=(
+            "kb list --tags draft,old",
+            "kb list --type note --sort -updated_at --json",
+            "kb list --path-glob 'src/**' --created-after 2026-01-01",
+        ),
+    ),
+    tool=Tool(
+        "kb_list_documents",
+        title="List documents",
+        read_only=True,
+        idempotent=True,
+        help="List documents, a page at a time. To find text, search instead.",
+        seldom=("document_ids", "from_id", "to_id"),
+    ),
+)
 
 LIST_VIEWS: Operation[PageIn, view_models.ViewPage] = Operation(
     "list_views",
@@ -122,6 +150,7 @@ COMPLETE_TAG: Operation[count_models.TagPrefixIn, count_models.TagCompletions] =
 )
 
 OPERATIONS: list[Operation[Any, Any]] = [
+    LIST_DOCUMENTS,
     LIST_VIEWS,
     SHOW_VIEW,
     SAVE_VIEW,

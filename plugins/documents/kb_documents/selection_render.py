@@ -1,12 +1,40 @@
-"""What commands print of views and counts."""
+"""What commands print of lists, views and counts."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from kb_documents.render import say_page
 from kb_framework.edges.cli.console import Cli, pairs
 
 Answer = dict[str, Any]
+# Columns that a terminal needs to show a list of documents with all its columns.
+_WIDE = 100
+
+
+def documents(cli: Cli, answer: Answer, _: Answer) -> None:
+    rows = [
+        (
+            item["id"],
+            item["doc_type"],
+            item["title"],
+            ",".join(item["tags"]),
+            item["chunk_count"],
+            item["updated_at"][:10],
+            item["path"] or "",
+        )
+        for item in answer["data"]
+    ]
+    columns = ("id", "type", "title", "tags", "chunks", "updated", "path")
+    # A narrow terminal has room for what one looks for and types: id, title, tags, path.
+    shown = (0, 2, 3, 6) if cli.width < _WIDE else range(len(columns))
+    cli.table(
+        answer,
+        [[row[index] for index in shown] for row in rows],
+        [columns[index] for index in shown],
+    )
+    cli.hint(answer)
+    say_page(cli, answer["meta"])
 
 
 def views(cli: Cli, answer: Answer, _: Answer) -> None:

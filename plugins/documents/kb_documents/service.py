@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote
@@ -13,9 +13,7 @@ import sqlalchemy as sa
 from kb_files.api import Integrity
 
 from kb_documents.document_lists import read_documents
-from kb_documents.document_rows import has_all_tags
 from kb_documents.finding import find_id
-from kb_documents.missing import is_missing
 from kb_documents.models import (
     ChunkList,
     Document,
@@ -30,17 +28,12 @@ from kb_documents.tables import sources
 from kb_framework.api import Actor, Download, Selection
 from kb_framework.errors import InvalidInput, MutationRefused, NotFound
 from kb_framework.files import PART, Files
-from kb_framework.paging import Page, PageMeta
 from kb_framework.pipelines.mutation import Mutation
 from kb_framework.plugins import Plugins
 from kb_framework.storage.chunks import chunk_columns, readable
-from kb_framework.storage.hints import why_empty
-from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
 from kb_framework.storage.tables import chunks, documents
 from kb_framework.validation import validate
-
-SORTS = ("id", "title", "created_at", "updated_at", "bytes", "doc_type")
 
 
 class DocumentsService:
@@ -73,56 +66,6 @@ class DocumentsService:
         with self._store.read(actor.organization_id) as tx:
             number = find_id(tx, asked.document, self._visible(tx, actor))
         return self._one(number, actor)
-
-    def list(
-        self,
-        actor: Actor,
-        page: Page,
-        tags: Sequence[str] = (),
-        doc_type: str | None = None,
-        q: str | None = None,
-        sort: str = "id",
-        missing: bool = False,
-    ) -> tuple[list[Document], PageMeta, str | None]:
-        """A page of documents; where nothing matches, also why."""
-        column = sort.removeprefix("-")
-        if column not in SORTS:
-            raise InvalidInput(
-                f"sort: must be one of {', '.join(SORTS)}, with - for descending", field="sort"
-            )
-        conditions = [has_all_tags(tags)] if tags else []
-        if doc_type is not None:
-            conditions.append(documents.c.doc_type == doc_type)
-        if q:
-            texts = (documents.c.title, documents.c.path, sources.c.path)
-            in_title, in_path, in_source = (text.icontains(q, autoescape=True) for text in texts)
-            # A copy is a source of the document, and its path is found too.
-            conditions.append(
-                in_title
-                | in_path
-                | documents.c.id.in_(sa.select(sources.c.document_id).where(in_source))
-            )
-        order = [
-            documents.c[column].desc() if sort.startswith("-") else documents.c[column],
-            documents.c.id,
-        ]
-        with self._store.read(actor.organization_id) as tx:
-            conditions += (
-                [is_missing(True), *self._visible(tx, actor, missing=True)]
-                if missing
-                else self._visible(tx, actor)
-            )
-            count = (
-                sa.select(sa.func.count())
-                .select_from(documents)
-                .where(tx.owns(documents), *conditions)
-            )
-            query = sa.select(documents).where(*conditions).order_by(*order)
-            found, meta = _in_order(tx, page.cut(query)), page.meta(tx.scalar(count))
-            hint = (
-                None if meta.total else why_empty(tx, {"tags": tags, "doc_type": doc_type, "q": q})
-            )
-            return found, meta, hint
 
     def sources(self, asked: DocumentIn, actor: Actor) -> SourceList:
         """Return where a document was read from; nothing for a note."""
@@ -208,14 +151,6 @@ class DocumentsService:
             raise NotFound(f"there is no document {document_id}", document_id=document_id)
         if result.failed:
             raise MutationRefused(result.errors[0]["error"], document_id=document_id)
-
-
-def _in_order(tx: Tx, query: sa.Select) -> list[Document]:
-    ids = list(
-        tx.connection.scalars(query.with_only_columns(documents.c.id).where(tx.owns(documents)))
-    )
-    by_id = {item.id: item for item in read_documents(tx, among(documents.c.id, ids))}
-    return [by_id[number] for number in ids]
 
 
 def _parts(file: IO[bytes]) -> Iterator[bytes]:

@@ -44,22 +44,3 @@ def _bytes(content: str) -> bytes:
         return base64.b64decode(content, validate=True)
     except binascii.Error:
         raise InvalidInput("content: is not base64", field="content") from None
-
-
-def list_documents(
-    engine: Engine,
-    tags: Annotated[
-        list[str] | None, Field(description="Only documents that have ALL of these tags.")
-    ] = None,
-    doc_type: str | None = None,
-    q: Annotated[str | None, Field(description="Part of the title or path.")] = None,
-    missing: Annotated[
-        bool, Field(description="Those whose files vanished from a synced folder.")
-    ] = False,
-    page: int = 1,
-    per_page: int = 20,
-) -> dict[str, Any]:
-    """List documents, a page at a time. To find text, search instead."""
-    return engine.list_documents(
-        tags=tags, doc_type=doc_type, q=q, missing=missing or None, page=page, per_page=per_page
-    )

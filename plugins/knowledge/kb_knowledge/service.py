@@ -122,9 +122,8 @@ class KnowledgeService:
     def _why_empty(self, tx: Tx, given: Mapping[str, Any], q: str | None) -> str | None:
         # That chunks are active is asked of every list, and tells nothing.
         told = {name: value for name, value in given.items() if name != "status"}
-        if q is not None:
-            return f"no chunk matches all of {', '.join(['q', *told])}" if told else None
-        return self._selector.why_empty(tx, told, "chunks", _VALUES)
+        beside = () if q is None else ("q",)
+        return self._selector.why_empty(tx, told, "chunks", _VALUES, beside=beside)
 
     def _visible(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
         return self._plugins.narrow_selection(Selection({}), actor, "read", tx)
