@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kb_framework.api import DEFAULT_ORGANIZATION, LOCAL_USER
-from kb_framework.storage.tables import now
+from kb_framework.api.times import now
 
 dbapi2: Any = importlib.import_module("pysqlite3.dbapi2")
 

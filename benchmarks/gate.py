@@ -62,8 +62,8 @@ def judged(
     from kb_knowledge.gate import coverage, question_words, score_shares
 
     from kb_framework.api import Actor, RetrievalQuery
-    from kb_framework.storage.sql import among
-    from kb_framework.storage.tables import chunks, documents
+    from kb_framework.api.sql import among
+    from kb_framework.api.tables import chunks, documents
 
     found = []
     columns = (chunks.c.seq, chunks.c.content, documents.c.title, documents.c.metadata)

@@ -19,10 +19,11 @@ from kb_text.api import index_fields
 from search_data import CHUNKS_PER_DOCUMENT, DIMENSIONS, HUNDREDTH, Data, Question, path_of, tags_of
 
 from kb_framework.api import Actor
+from kb_framework.api.spaces import active_space, create_space
+from kb_framework.api.tables import chunks, document_tags, documents, organizations
+from kb_framework.api.times import now
 from kb_framework.app import KB, open_kb
 from kb_framework.edges.http.app import create_app
-from kb_framework.storage.spaces import active_space, create_space
-from kb_framework.storage.tables import chunks, document_tags, documents, now, organizations
 
 OTHER = "00000000-0000-4000-8000-00000000beef"
 # Of the chunks, the last tenth belongs to another organization.

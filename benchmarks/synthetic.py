@@ -18,9 +18,10 @@ import numpy as np
 from kb_text.api import index_fields
 
 from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.api.spaces import active_space, create_space
+from kb_framework.api.tables import chunks, documents
+from kb_framework.api.times import now
 from kb_framework.app import KB
-from kb_framework.storage.spaces import active_space, create_space
-from kb_framework.storage.tables import chunks, documents, now
 
 _BATCH = 2_000
 _VOCABULARY = 20_000

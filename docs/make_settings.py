@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from kb_framework.api import resolve
+from kb_framework.api.settings import Section
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.discovery import HOST_DISTRIBUTION
 from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings, Section
+from kb_framework.settings import HostSettings
 
 TARGET = Path(__file__).parent / "settings.md"
 HEAD = "| variable | default | meaning |\n|---|---|---|\n"

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kb_framework.api import Actor
+from kb_framework.api.models import Body, Model, Question
 from kb_framework.bootstrap import current_name, disable_plugin, switched_off
 from kb_framework.errors import NotFound
 from kb_framework.plugins import Plugins
 from kb_framework.settings_loading import Settings
 from kb_framework.targets import did_you_mean
-from kb_framework.validation import Body, Model, Question
 
 PluginName = Annotated[str, Field(description="The plugin, or distribution:plugin.")]
 

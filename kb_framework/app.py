@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kb_framework.access import Access
-from kb_framework.api import Migration, resolve
-from kb_framework.bootstrap import Bootstrap, read_bootstrap
-from kb_framework.data_folder import (
+from kb_framework.api import Migration, StoreLocation, resolve
+from kb_framework.api.data_folder import (
     DATABASE,
     finish_switch,
     is_empty,
     remove_leftovers,
     require_no_files,
 )
-from kb_framework.errors import FilesUnreachable, KBError, StoreUnusable
-from kb_framework.files import NoFiles, open_files
+from kb_framework.api.engine import Engine
+from kb_framework.api.files import NoFiles, open_files
+from kb_framework.bootstrap import Bootstrap, read_bootstrap
+from kb_framework.errors import ConfigInvalid, FilesUnreachable, KBError, StoreUnusable
 from kb_framework.operations import Dispatcher
 from kb_framework.pipelines.mutation import Mutation
 from kb_framework.pipelines.retrieval import Retrieval
@@ -28,11 +29,13 @@ from kb_framework.plugins import Plugins
 from kb_framework.private import make_private, private_files
 from kb_framework.settings_loading import SettingMissing, Settings, load_settings
 from kb_framework.storage.migrations import by_plugin, migrate
-from kb_framework.storage.open import open_engine
 from kb_framework.storage.store import Store
 from kb_framework.upkeep import Upkeep
 
 log = logging.getLogger("kb")
+
+# The scheme of a database in the data folder.
+_DEFAULT_SCHEME = "sqlite"
 
 # What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
 PARTS = frozenset(
@@ -226,3 +229,39 @@ def plugin_steps(plugins: Plugins) -> dict[str, list[Migration]]:
     return by_plugin(
         (plugins.migrations.plugin_of(key), item) for key, item in plugins.migrations.items()
     )
+
+
+def open_engine(settings: Settings, plugins: Plugins) -> Engine:
+    """Open the database by the scheme of KB_DATABASE_URL, or the one in the data folder. No other store is imported."""
+    url = settings.host.database_url.get_secret_value() if settings.host.database_url else None
+    scheme = url.partition("://")[0].lower() if url else _DEFAULT_SCHEME
+    store = next((item for item in plugins.stores if item.scheme == scheme), None)
+    if store is None:
+        raise _no_store(scheme, url, plugins)
+    sections = plugins.sections_of(plugins.stores.plugin_of(store.name))
+    section = settings.sections[sections[0].name] if sections else None
+    location = StoreLocation(url, settings.host.data_dir, settings.host.busy_timeout)
+    return resolve(store.target)(location, section)
+
+
+def _no_store(scheme: str, url: str | None, plugins: Plugins) -> ConfigInvalid:
+    schemes = [item.scheme for item in plugins.stores if item.scheme != _DEFAULT_SCHEME]
+    off = [info for info in plugins.infos if info.state == "disabled"]
+    known = (
+        f"; it may begin with {' or '.join(f'{other}://' for other in schemes)}" if schemes else ""
+    )
+    if url is None:
+        message = "no database can be opened: no plugin provides a store for the data folder"
+        hint = "install or enable a plugin that provides one" + (
+            f", or set KB_DATABASE_URL{known}" if known else ""
+        )
+    else:
+        message = (
+            f"KB_DATABASE_URL begins with {scheme}://, for which no plugin provides a store{known}"
+        )
+        hint = "install or enable a plugin for it, or unset KB_DATABASE_URL to use the data folder"
+    if owner := next(
+        (info for info in off if info.name.startswith(scheme.removesuffix("ql"))), None
+    ):
+        hint = f"the plugin {owner.name} is switched off: kb plugins enable {plugins.handle(owner)}"
+    return ConfigInvalid(message, hint=hint)

@@ -8,8 +8,8 @@ from kb_framework import api
 
 if TYPE_CHECKING:
     from kb_framework.administration import PluginList, PluginState, SettingList, SwitchIn
+    from kb_framework.api.models import Body
     from kb_framework.system import WireIn
-    from kb_framework.validation import Body
 
 
 HOST_COMMANDS = (

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from kb_framework.api import Actor, Credentials, Download, Operation, Reader
+from kb_framework.api.models import takes_list
+from kb_framework.api.times import now
 from kb_framework.bootstrap import split_list
 from kb_framework.errors import EngineError, KBError
 from kb_framework.operations import explained, from_texts, unexpected
 from kb_framework.remote import Reply, Requests, StreamedReply, first_broken, not_text
-from kb_framework.storage.tables import now
-from kb_framework.validation import takes_list
 
 if TYPE_CHECKING:
     from kb_framework.app import KB

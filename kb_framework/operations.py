@@ -13,10 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from kb_framework.api import ANY_KEY, PUBLIC, Actor, Operation, resolve
-from kb_framework.bootstrap import split_list
-from kb_framework.errors import InternalError, KBError, NotFound, disk_trouble, memory_trouble
-from kb_framework.plugins import Plugins
-from kb_framework.validation import (
+from kb_framework.api.models import (
     Question,
     invalid,
     takes_choice,
@@ -24,6 +21,9 @@ from kb_framework.validation import (
     takes_text,
     validate,
 )
+from kb_framework.bootstrap import split_list
+from kb_framework.errors import InternalError, KBError, NotFound, disk_trouble, memory_trouble
+from kb_framework.plugins import Plugins
 
 log = logging.getLogger("kb.operations")
 

@@ -10,41 +10,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from kb_framework.bootstrap import default_data_dir
-from kb_framework.setting_types import (
+from kb_framework.api.settings import (
     Address,
     DatabaseUrl,
     Number,
+    Section,
     StringList,
     WholeNumber,
     valid_database_url,
     without_credentials,
 )
-
-
-class Section(BaseSettings):
-    """A plugin's settings: subclass it, give every field a default and a description."""
-
-    # A value may be a secret, so errors leave it out.
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # `load_settings` reads the sources one by one, to know where each value came from.
-        return (init_settings,)
-
-    def misfit(self, host: HostSettings) -> tuple[str, str] | None:
-        """Return a field that does not go with the host's settings, and why; None where all do."""
-        return None
+from kb_framework.bootstrap import default_data_dir
 
 
 class HostSettings(Section):

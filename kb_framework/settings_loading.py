@@ -14,14 +14,12 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from kb_framework.api import SettingsSection, resolve
+from kb_framework.api.messages import finding_words, nearest
+from kb_framework.api.settings import DatabaseUrl, Section
 from kb_framework.bootstrap import Bootstrap, Source, split_list
 from kb_framework.errors import ConfigInvalid
 from kb_framework.masking import MASK, masked, masked_address
-from kb_framework.messages import finding_words, nearest
-from kb_framework.setting_types import (
-    DatabaseUrl,
-)
-from kb_framework.settings import HostSettings, Section
+from kb_framework.settings import HostSettings
 
 S = TypeVar("S", bound="Section")
 

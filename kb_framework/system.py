@@ -12,15 +12,15 @@ from pydantic import BaseModel
 
 from kb_framework import __version__
 from kb_framework.api import Actor, Embedder, Selection
-from kb_framework.data_folder import disk_problem
+from kb_framework.api.data_folder import disk_problem
+from kb_framework.api.models import Question
+from kb_framework.api.spaces import active_space
+from kb_framework.api.tables import chunks, document_tags, documents
 from kb_framework.errors import NotFound, error_codes
 from kb_framework.operations import Dispatcher
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.spaces import active_space
 from kb_framework.storage.store import Store
-from kb_framework.storage.tables import chunks, document_tags, documents
-from kb_framework.validation import Question
 from kb_framework.wire import schemas_of, standing_alone, versioned
 
 

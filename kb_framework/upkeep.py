@@ -13,7 +13,7 @@ from kb_framework.errors import KBError
 from kb_framework.storage.store import Store
 
 if TYPE_CHECKING:
-    from kb_framework.storage.contract import IndexBuilder
+    from kb_framework.api.engine import IndexBuilder
 
 log = logging.getLogger("kb.upkeep")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from kb_framework.api import Operation, WireObject, resolve
-from kb_framework.errors import error_codes
+from kb_framework.api.models import ErrorV1, Model
 from kb_framework.operations import Dispatcher, output_type, path_fields
 from kb_framework.plugins import Plugins
-from kb_framework.validation import Model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _COMPONENT = "#/components/schemas/"
@@ -21,16 +20,6 @@ REF = _COMPONENT + "{model}"
 Mode = Literal["validation", "serialization"]
 # By model and mode.
 Schemas = Mapping[Any, dict[str, Any]]
-
-
-class ErrorV1(Model):
-    """An error of search, of the CLI's `--json`, of MCP; `code` is from the closed list."""
-
-    schema_version: Literal["error.v1"]
-    code: str = Field(json_schema_extra={"enum": [*error_codes()]})
-    message: str
-    details: dict[str, Any]
-    hint: str | None
 
 
 class FlatError(Model):

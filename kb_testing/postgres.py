@@ -146,7 +146,7 @@ class Databases:
 
     def _template(self) -> str:
         if self._migrated is None:
-            from kb_postgres.engine import PostgresEngine
+            from kb_postgres.api import PostgresEngine
 
             from kb_framework.bootstrap import read_bootstrap
             from kb_framework.plugins import Plugins

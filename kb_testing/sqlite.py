@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.data_folder import DATABASE
+from kb_framework.api.data_folder import DATABASE
 
 
 @pytest.fixture(scope="session")

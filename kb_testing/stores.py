@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from kb_documents.api import content_hash, delete_documents, insert_document
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
-from kb_framework.storage.contract import Columns
-from kb_framework.storage.spaces import Space, create_space, drop_space
+from kb_framework.api.engine import Columns
+from kb_framework.api.spaces import Space, create_space, drop_space
+from kb_framework.api.tables import chunks, documents, organizations
+from kb_framework.api.text_query import Adjacent, Phrase, TextQuery, Word
+from kb_framework.api.times import now
 from kb_framework.storage.store import Store
-from kb_framework.storage.tables import chunks, documents, now, organizations
-from kb_framework.storage.text_query import Adjacent, Phrase, TextQuery, Word
 
 _OTHER = "00000000-0000-4000-8000-0000000000cc"
 # Title, heading and body of each document, in words that are indexed as they are.

@@ -45,7 +45,7 @@ class Hookspecs(NamedTuple):
 class Store(NamedTuple):
     """A kind of database. `target` is called with a `StoreLocation` and the plugin's settings (None if it declares none).
 
-    It returns a `kb_framework.storage.contract.Engine`. `scheme` is that of KB_DATABASE_URL; `sqlite` is used without one.
+    It returns a `kb_framework.api.engine.Engine`. `scheme` is that of KB_DATABASE_URL; `sqlite` is used without one.
     """
 
     name: str
@@ -383,7 +383,7 @@ class Check(NamedTuple):
 class FileStore(NamedTuple):
     """A place for stored files, chosen by the scheme of KB_FILES_URL; `file` is also used without one.
 
-    The target is called with the address, or None, and the data folder, and returns a `kb_framework.files.Files`.
+    The target is called with the address, or None, and the data folder, and returns a `kb_framework.api.parts.Files`.
     """
 
     name: str

@@ -11,7 +11,7 @@ from kb_framework.errors import Forbidden
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework.storage.text_query import Expression
+    from kb_framework.api.text_query import Expression
 
 DEFAULT_ORGANIZATION = "00000000-0000-4000-8000-000000000001"
 LOCAL_USER = "00000000-0000-4000-8000-000000000002"

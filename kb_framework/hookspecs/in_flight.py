@@ -11,9 +11,8 @@ from kb_framework.api.hooks import hookspec
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework.pipelines.columns import Candidates
-    from kb_framework.settings_loading import Settings
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Settings, Tx
+    from kb_framework.api.retrieval import Candidates
 
 
 @hookspec(firstresult=True)
@@ -69,7 +68,7 @@ def kb_narrow_selection(
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.storage.tables import documents
+    from kb_framework.api.tables import documents
 
     @hookimpl
     def kb_narrow_selection(purpose):
@@ -92,7 +91,7 @@ def kb_guard_mutation(plan: api.Plan, tx: Tx) -> Iterable[api.Objection]:  # typ
     ```python
     import sqlalchemy as sa
     from kb_framework import api, hookimpl
-    from kb_framework.storage.tables import documents
+    from kb_framework.api.tables import documents
 
     @hookimpl
     def kb_guard_mutation(plan, tx):
@@ -165,7 +164,7 @@ def kb_narrow_retrieval(
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.storage.tables import documents
+    from kb_framework.api.tables import documents
 
     @hookimpl
     def kb_narrow_retrieval(purpose):
@@ -188,7 +187,7 @@ def kb_fuse_hits(
 
     ```python
     from kb_framework import hookimpl
-    from kb_framework.pipelines.columns import Hits
+    from kb_framework.api.retrieval import Hits
 
     @hookimpl
     def kb_fuse_hits(lists):

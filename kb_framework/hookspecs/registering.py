@@ -9,7 +9,7 @@ from kb_framework import api
 from kb_framework.api.hooks import registration
 
 if TYPE_CHECKING:
-    from kb_framework.plugins import Plugins
+    from kb_framework.api.parts import Plugins
 
 
 @registration(api.Hookspecs, "module of hook specifications")
@@ -73,7 +73,7 @@ def kb_stores() -> Iterable[api.Store]:  # type: ignore[empty-body]
 
     Called at start. Return stores; the one whose `scheme` is that of KB_DATABASE_URL is opened, `sqlite` where none is set.
     The target, called as `target(location, settings)` with an `api.StoreLocation` and the plugin's settings, returns a
-    `kb_framework.storage.contract.Engine`. `kb_testing.stores.check_store` tests one. An exception marks the plugin as failed.
+    `kb_framework.api.engine.Engine`. `kb_testing.stores.check_store` tests one. An exception marks the plugin as failed.
 
     ```python
     from kb_framework import api, hookimpl
@@ -254,7 +254,7 @@ def kb_mutation_kinds() -> Iterable[api.MutationKind]:  # type: ignore[empty-bod
 def kb_retrievers() -> Iterable[api.Retriever]:  # type: ignore[empty-body]
     """Declare ways of finding chunks.
 
-    Called at start. Return retrievers; each selects from what `kb_framework.storage.chunks.allowed_chunks(query, tx)`
+    Called at start. Return retrievers; each selects from what `kb_framework.api.chunks.allowed_chunks(query, tx)`
     selects, and the host drops whatever else it gives. One that raises while searching, or returns anything but
     candidates, is reported as degraded and the others answer. An exception here marks the plugin as failed.
 
@@ -326,7 +326,7 @@ def kb_file_stores() -> Iterable[api.FileStore]:  # type: ignore[empty-body]
     """Declare places for stored files; the scheme of `KB_FILES_URL` chooses one.
 
     Called at start. Return file stores. The target of the chosen one is called with the address and the data folder
-    when a knowledge base is opened, and returns an object with the methods of `kb_framework.files.Files`. Two stores
+    when a knowledge base is opened, and returns an object with the methods of `kb_framework.api.parts.Files`. Two stores
     for one scheme are refused when an address has that scheme. An exception marks the plugin as failed.
 
     ```python

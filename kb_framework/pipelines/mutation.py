@@ -23,16 +23,16 @@ from kb_framework.api import (
     Plan,
     Selection,
 )
+from kb_framework.api.jobs import insert_job
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents, plan_items
 from kb_framework.errors import Busy, InvalidInput, KBError, MutationRefused, PluginFailed
 from kb_framework.pipelines.promises import Foreseen, Limit, Promise, fingerprint
 from kb_framework.pipelines.safety import Share
 from kb_framework.pipelines.selection import SCOPES
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.jobs import insert_job
-from kb_framework.storage.sql import among
 from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, plan_items
 
 log = logging.getLogger("kb.mutation")
 

@@ -17,6 +17,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kb_framework.api import Candidate, Hit, RetrievalQuery
+from kb_framework.api.chunks import allowed_chunks
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks
 from kb_framework.chosen import Chosen
 from kb_framework.discovery import HOST_DISTRIBUTION
 from kb_framework.errors import (
@@ -30,10 +33,7 @@ from kb_framework.errors import (
 from kb_framework.pipelines.columns import Candidates, Hits, checked_hits
 from kb_framework.plugins import Plugins
 from kb_framework.settings import HostSettings
-from kb_framework.storage.chunks import allowed_chunks
-from kb_framework.storage.sql import among
 from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks
 
 log = logging.getLogger("kb.retrieval")
 

@@ -23,13 +23,13 @@ from kb_framework.api import (
     SelectionFilter,
     resolve,
 )
+from kb_framework.api.messages import shown
+from kb_framework.api.models import Question, takes_list
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import InvalidInput, PluginFailed
-from kb_framework.messages import shown
 from kb_framework.plugins import Plugins, Registry
 from kb_framework.storage.hints import why_empty
 from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
-from kb_framework.validation import Question, takes_list
 
 
 class Scope(NamedTuple):

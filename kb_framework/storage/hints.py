@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_framework.storage.sql import among
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, document_tags, documents
 from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, document_tags, documents
 
 # Values that the nearest one is looked for among, the most frequent first.
 _CANDIDATES = 2000

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from kb_framework import api
+from kb_framework.api import tables
+from kb_framework.api.spaces import show_active_space
+from kb_framework.api.times import now
 from kb_framework.errors import StoreUnusable
-from kb_framework.storage import tables
-from kb_framework.storage.spaces import show_active_space
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Store, Tx
@@ -28,7 +29,7 @@ def create_base(tx: Tx) -> None:
     tables.metadata.create_all(tx.connection)
     tx.execute(
         sa.insert(tables.organizations).values(
-            id=api.DEFAULT_ORGANIZATION, name="default", created_at=tables.now()
+            id=api.DEFAULT_ORGANIZATION, name="default", created_at=now()
         )
     )
     tx.engine.create_text(tx.connection)
@@ -145,7 +146,7 @@ def _run_target(target: str, tx: Tx) -> None:
 def _apply(tx: Tx, plugin: str, step: Step) -> str:
     version, name, run = step
     run(tx)
-    row = {"plugin": plugin, "version": version, "name": name, "applied_at": tables.now()}
+    row = {"plugin": plugin, "version": version, "name": name, "applied_at": now()}
     tx.execute(sa.insert(tables.migrations).values(row))
     return f"{plugin}/{version} {name}"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kb_framework.errors import KBError, Unconfirmed
 
 if TYPE_CHECKING:
-    from kb_framework.storage.contract import Engine
+    from kb_framework.api.engine import Engine
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 T = TypeVar("T")

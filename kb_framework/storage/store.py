@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.api.engine import Engine, TextIndex, VectorIndex
+from kb_framework.api.spaces import active_space
+from kb_framework.api.tables import organizations
 from kb_framework.errors import UNCHANGED, PluginFailed, Unconfirmed
-from kb_framework.storage.contract import Engine, TextIndex, VectorIndex
 from kb_framework.storage.read_cache import once, snapshot
 from kb_framework.storage.retry import again
-from kb_framework.storage.spaces import active_space
-from kb_framework.storage.tables import organizations
 
 # Whoever changes a row of these changes what a search finds, whichever way the statement was made.
 _CHANGES_CORPUS = re.compile(

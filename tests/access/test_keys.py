@@ -16,9 +16,9 @@ from kb_access import keys as key_format
 from kb_access.keys import make_key, parse_key
 from kb_access.tables import api_keys
 
+from kb_framework.api.times import now
 from kb_framework.client import connect
 from kb_framework.errors import EngineError
-from kb_framework.storage.tables import now
 from kb_testing.fixtures import Run, start_server, stop_server
 
 NOTES = "/api/v1/notes"
@@ -226,8 +226,8 @@ def test_the_pipeline_asks_for_the_operations_permission_whatever_route_led_ther
     from kb_documents.mutations import Delete
 
     from kb_framework.api import Actor
+    from kb_framework.api.tables import documents
     from kb_framework.errors import Forbidden
-    from kb_framework.storage.tables import documents
 
     actor = Actor(permissions=frozenset({"documents.read", "documents.write"}), key_id="x")
     with pytest.raises(Forbidden):

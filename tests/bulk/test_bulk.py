@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 
 from kb_framework.api import LOCAL_USER
+from kb_framework.api.tables import documents, organizations
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
-from kb_framework.storage.tables import documents, organizations
 from kb_testing.fixtures import Install, Run, RunningServer
 
 
@@ -542,7 +542,7 @@ def test_another_plugins_filter_is_part_of_the_announcement_and_of_the_plan(
 RENAME = """
 from kb_framework import api, hookimpl
 from kb_documents.api import touch
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
 
 
 class Rename(Body):

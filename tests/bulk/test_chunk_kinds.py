@@ -19,8 +19,8 @@ MARKER = """
 import sqlalchemy as sa
 
 from kb_framework import api, hookimpl
-from kb_framework.storage.tables import chunks
-from kb_framework.validation import Body
+from kb_framework.api.tables import chunks
+from kb_framework.api.models import Body
 
 calls = []
 seen = []
@@ -237,7 +237,7 @@ def test_a_guard_may_object_to_one_chunk_whatever_the_kind_acts_on(
         "precious",
         "import sqlalchemy as sa\n"
         "from kb_framework import api, hookimpl\n"
-        "from kb_framework.storage.tables import chunks\n"
+        "from kb_framework.api.tables import chunks\n"
         "@hookimpl\n"
         "def kb_guard_mutation(plan, tx):\n"
         "    if plan.kind == 'add':\n"

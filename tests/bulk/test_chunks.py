@@ -19,14 +19,14 @@ from mcp import Client
 from sqlalchemy import event
 
 from kb_framework.api import Actor
+from kb_framework.api.spaces import vector_indexes
+from kb_framework.api.tables import chunks, organizations
 from kb_framework.app import KB, open_kb
 from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError, error_codes
 from kb_framework.storage.migrations import HOST_MIGRATIONS
-from kb_framework.storage.spaces import vector_indexes
-from kb_framework.storage.tables import chunks, organizations
 from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp
 
 UNKNOWN = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
@@ -563,7 +563,7 @@ def test_c5_two_plugins_share_a_group_of_commands(
         "from kb_framework import api, hookimpl\n"
         "def shout(word, *, cli):\n"
         "    cli.print(word.upper())\n"
-        "from kb_framework.edges.cli.console import Cli\n"
+        "from kb_framework.api.cli import Cli\n"
         "shout.__annotations__ = {'word': str, 'cli': Cli}\n"
         "@hookimpl\n"
         "def kb_commands():\n"

@@ -131,9 +131,9 @@ def test_two_processes_on_one_folder_take_turns(filled, kb_home) -> None:
 ADDER = """
 import sys
 
-from kb_framework.app import open_kb
+from kb_framework.api.opening import open_kb
 from kb_framework.asgi import AsgiTransport
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
 from kb_framework.edges.http.app import create_app
 
 kb = open_kb()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 # Prints how long each request took, until its input ends.
 READER = """
 import sys, threading, time
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
 from kb_framework.remote import HttpTransport
 
 engine, ended = Engine(HttpTransport(sys.argv[1])), threading.Event()

@@ -146,7 +146,7 @@ def test_chunks_are_changed_by_the_same_flow(filled: Any, page: Page) -> None:
 
 KIND = """
 from kb_framework import api, hookimpl
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
 from typing import Literal
 
 class Stamp(Body):
@@ -154,7 +154,7 @@ class Stamp(Body):
 
     def apply(self, tx, selected):
         import sqlalchemy as sa
-        from kb_framework.storage.tables import documents
+        from kb_framework.api.tables import documents
         tx.execute(sa.update(documents).where(documents.c.id.in_(selected)).values(doc_type=self.colour))
 
 @hookimpl

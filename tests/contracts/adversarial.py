@@ -68,7 +68,7 @@ NATIVE = ("kb_formats.office", "kb_formats.pdf")
 BUILT = {
     "kb_text.language": "a class of letters, repeated",
     "kb_research.suggest": "module constants, which are found as such",
-    "kb_framework.globs": "globs, which are checked as a function below",
+    "kb_documents.globs": "globs, which are checked as a function below",
     "kb_documents.filters": "globs, which are checked as a function below",
     "kb_console.shown": "words of a question, escaped, at most twenty",
     "kb_maintenance.restore": "a constant, escaped",
@@ -363,11 +363,11 @@ def functions() -> Iterator[tuple[str, Callable[[Any], object], bool]]:
 def entries() -> Iterator[tuple[str, Callable[[Any], object]]]:
     """What takes a text in another way than as its only argument."""
     from kb_documents.chunk import by_structure
+    from kb_documents.globs import Rules, glob_regex
     from kb_search.snippet import Matcher, cut_snippet
     from kb_text.api import Text, index_fields
 
     from kb_framework.api import Extracted
-    from kb_framework.globs import Rules, glob_regex
 
     deep = "a/" * 450 + "b.md"
     yield "chunks of a text", lambda text: by_structure(Extracted(text))

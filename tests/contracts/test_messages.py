@@ -11,6 +11,8 @@ from cyclopts import CycloptsError
 from litestar.routes import HTTPRoute
 from pydantic import BaseModel, ValidationError
 
+from kb_framework.api.messages import nearest
+from kb_framework.api.models import invalid, validate
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
@@ -19,9 +21,7 @@ from kb_framework.edges.cli.usage import usage_error
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.messages import nearest
 from kb_framework.plugins import Plugins
-from kb_framework.validation import invalid, validate
 from kb_testing.fixtures import Run
 
 WRONG: list[Any] = [

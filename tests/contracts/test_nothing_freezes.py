@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from kb_documents.globs import glob_regex
 
 from kb_framework.client import Engine
 from kb_framework.errors import KBError
-from kb_framework.globs import glob_regex
 
 FEEDER = Path(__file__).parent / "adversarial.py"
 # Some ten times what it takes on an idle machine.
@@ -109,7 +109,7 @@ from pathlib import Path
 
 from kb_documents.folders import list_folder
 
-from kb_framework.client import connect
+from kb_framework.api.client import connect
 from kb_framework.errors import KBError
 
 texts = [unit * (9000 // len(unit)) for unit in ("0", "«", "\n.", "a ", "[", "a/", "**/", "가", "“a", "x;\n")]

@@ -223,7 +223,7 @@ Letters = Annotated[int, Field(ge=1, description="At least so many letters.")]
 
 def long_titles(tx, *, letters: Letters = 10) -> dict[str, int]:
     """Count documents by the length of their title."""
-    from kb_framework.storage.tables import documents
+    from kb_framework.api.tables import documents
 
     found = tx.scalar(sa.select(sa.func.count()).where(tx.owns(documents), sa.func.length(documents.c.title) >= letters))
     return {"found": found}

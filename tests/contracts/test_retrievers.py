@@ -21,8 +21,8 @@ from kb_testing.fixtures import Install
 OUTSIDE = """
 import sqlalchemy as sa
 from kb_framework import api, hookimpl
-from kb_framework.storage.chunks import allowed_chunks
-from kb_framework.storage.tables import chunks
+from kb_framework.api.chunks import allowed_chunks
+from kb_framework.api.tables import chunks
 
 @hookimpl
 def kb_retrievers():

@@ -13,8 +13,8 @@ from kb_knowledge.mutations import Reclassify
 from sqlalchemy import event
 
 from kb_framework.api import Actor
+from kb_framework.api.models import Body
 from kb_framework.app import KB, open_kb
-from kb_framework.validation import Body
 
 # Steps of a plan that look through all the documents or chunks of an organization, or of everybody.
 WALK = re.compile(

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from kb_framework.api import tables
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
-from kb_framework.storage import tables
 from kb_testing.fixtures import Install, Move, Run, stored
 
 from .conftest import Here, documents, exported, imported

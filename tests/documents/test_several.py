@@ -106,7 +106,7 @@ def test_more_files_than_are_written_together_all_arrive(kb_engine: Engine) -> N
 OBSERVER = """
 import sqlalchemy as sa
 from kb_framework import hookimpl
-from kb_framework.storage.tables import documents
+from kb_framework.api.tables import documents
 
 @hookimpl
 def kb_documents_changed(changes, tx):

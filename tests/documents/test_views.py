@@ -18,7 +18,7 @@ from .conftest import exported, imported
 CITY = """
 import sqlalchemy as sa
 from kb_framework import api, hookimpl
-from kb_framework.storage.tables import documents
+from kb_framework.api.tables import documents
 
 def city(value: str) -> sa.ColumnElement[bool]:
     return documents.c.title.contains(value)

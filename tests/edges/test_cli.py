@@ -468,7 +468,7 @@ def test_text_that_the_terminal_cannot_show_does_not_stop_a_command(run: Run, no
 
 FAULTY = """
 from kb_framework import api, hookimpl
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 
 def broken(*, cli: Cli) -> None:
     "Raises."

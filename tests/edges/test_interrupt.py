@@ -18,7 +18,7 @@ def stops(inner: str = "", *, cli: "Cli"):
     with cli.interruptible("nothing was done"):
         raise KeyboardInterrupt(*([inner] if inner else []))
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 """
 
 

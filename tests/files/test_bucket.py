@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kb_files.plugin import kb_file_stores
 
+from kb_framework.api.files import open_files
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
-from kb_framework.files import open_files
 from kb_testing.fixtures import Move, Run
 
 AWAY = "s3://bucket?endpoint=http://127.0.0.1:9"

@@ -15,8 +15,8 @@ import pytest
 from kb_files.api import LocalFiles
 from kb_files.plugin import kb_file_stores
 
+from kb_framework.api.files import Files, open_files
 from kb_framework.errors import ConfigInvalid, FilesUnreachable
-from kb_framework.files import Files, open_files
 
 DATA = b"zebras" * 1000
 KEY = (digest := hashlib.sha256(DATA).hexdigest())[:2] + "/" + digest

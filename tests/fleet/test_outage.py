@@ -17,10 +17,10 @@ from kb_postgres.engine import PostgresEngine
 from sqlalchemy import event, exc
 
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
+from kb_framework.api.paging import Page
 from kb_framework.app import KB, open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import Busy, EngineError, StoreUnusable, Unconfirmed
-from kb_framework.paging import Page
 from kb_framework.storage.store import Store, Tx
 from kb_testing.fixtures import Install
 from kb_testing.postgres import postgres_folder, start_postgres

@@ -238,8 +238,8 @@ def test_no_worker_outlives_its_parent(obedient, kb_home, busy):
 import os, threading, time
 from kb_documents.extraction import Extraction, NotNow
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
+from kb_framework.api.parts import Plugins
+from kb_framework.api.parts import HostSettings
 extraction = Extraction(Plugins(read_bootstrap()), HostSettings())
 print(extraction.extract(b"pid", "a.obey").text, flush=True)
 threading.Thread(target=lambda: extraction.extract({busy.encode()!r}, "a.obey"), daemon=True).start()

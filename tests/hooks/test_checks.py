@@ -13,7 +13,7 @@ PLUGIN = """
 from pathlib import Path
 
 from kb_framework import api, hookimpl
-from kb_framework.settings import HostSettings
+from kb_framework.api.parts import HostSettings
 
 class Readings:
     def __init__(self, host_settings: HostSettings) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kb_framework.api.chunks import hit_columns
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import connect
 from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import hit_columns
 from kb_testing.fixtures import Install
 
 MOOD = """

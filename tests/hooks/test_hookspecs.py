@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kb_framework.api.parts import Plugins
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.discovery import PluginInfo
 from kb_framework.errors import PluginFailed
-from kb_framework.plugins import Plugins
 from kb_testing.fixtures import Install
 
 SPECS = """
 from typing import NamedTuple
-from kb_framework.hookspecs import hookspec, registration
+from kb_framework.api.hooks import hookspec, registration
 
 class Station(NamedTuple):
     name: str
@@ -163,7 +163,7 @@ def test_hooks_of_a_built_in_plugin_that_is_switched_off_are_known(
 def test_a_hook_that_is_there_already_is_not_brought_again(
     rain: Install, tmp_path: Path, specs: str
 ) -> None:
-    source = "from kb_framework.hookspecs import hookspec\n\n@hookspec\ndef kb_guard_mutation(plan): ...\n"
+    source = "from kb_framework.api.hooks import hookspec\n\n@hookspec\ndef kb_guard_mutation(plan): ...\n"
     (tmp_path / "installed" / f"{specs}.py").write_text(source, encoding="utf-8")
 
     assert infos()["rain"].reason == f"{specs} specifies kb_guard_mutation, which is a hook already"

@@ -26,7 +26,7 @@ def kb_fuse_hits(queries, lists):
 """
 COLUMNS = """
 from kb_framework import hookimpl
-from kb_framework.pipelines.columns import Hits
+from kb_framework.api.retrieval import Hits
 
 asked = []
 
@@ -37,7 +37,7 @@ def kb_fuse_hits(queries, lists):
 """
 RETRIEVER = """
 from kb_framework import api, hookimpl
-from kb_framework.storage.chunks import allowed_chunks
+from kb_framework.api.chunks import allowed_chunks
 
 asked = []
 
@@ -169,7 +169,7 @@ def test_a_retriever_that_fails_for_one_query_fails_for_that_one_alone(
 def test_a_narrowing_that_looks_at_the_query_is_asked_for_each(kb_home, kb_plugin: Install) -> None:
     narrowing = """
 from kb_framework import hookimpl
-from kb_framework.storage.tables import documents
+from kb_framework.api.tables import documents
 
 @hookimpl
 def kb_narrow_retrieval(query):

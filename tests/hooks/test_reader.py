@@ -12,7 +12,7 @@ from kb_testing.fixtures import Install
 
 SHY = """
 from kb_framework import hookimpl
-from kb_framework.storage.tables import documents
+from kb_framework.api.tables import documents
 
 @hookimpl
 def kb_narrow_retrieval(actor):

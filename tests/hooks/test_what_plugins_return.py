@@ -21,8 +21,8 @@ OTHER = "00000000-0000-4000-8000-0000000000aa"
 START = """
 import sqlalchemy as sa
 from kb_framework import api, hookimpl
-from kb_framework.pipelines.columns import Hits
-from kb_framework.storage.tables import chunks
+from kb_framework.api.retrieval import Hits
+from kb_framework.api.tables import chunks
 
 def every(tx):
     return list(tx.connection.scalars(sa.select(chunks.c.seq)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kb_framework.extras import install_command
+from kb_framework.api.messages import install_command
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from kb_framework.filenames import INSIDE, printable, real_path, source_name
+from kb_documents.api import printable, real_path
+from kb_documents.filenames import INSIDE, source_name
 
 NAMES = st.binary(min_size=1, max_size=60).map(lambda raw: raw.replace(b"\x00", b"/"))
 TRICKY = st.lists(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from kb_framework.globs import Rules, rule_of
+from kb_documents.globs import Rules, rule_of
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ SENTENCE = "nothing about whales on Mondays"
 GUARD = f"""
 import sqlalchemy as sa
 from kb_framework import api, hookimpl
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.tables import chunks, documents
 
 asked = []
 

@@ -15,7 +15,7 @@ from kb_testing.fixtures import start_server, stop_server
 BROKEN = """
 from litestar import get
 from kb_framework import api, hookimpl
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 
 
 def breaks(*, cli: Cli):

@@ -23,9 +23,9 @@ RENAME = """
 import sqlalchemy as sa
 
 from kb_framework import api, hookimpl
-from kb_framework.storage import tables
+from kb_framework.api import tables
 from kb_documents.api import touch
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
 
 calls = []
 
@@ -440,7 +440,7 @@ def test_an_objection_to_the_whole_plan_refuses_it_without_a_job(plugin, opened)
 
 NARROW = """
 from kb_framework import hookimpl
-from kb_framework.storage.tables import documents
+from kb_framework.api.tables import documents
 
 
 @hookimpl
@@ -603,7 +603,7 @@ def test_b6_a_document_added_while_a_plan_is_frozen_is_not_part_of_it(plugin, op
     """The plan's documents are fixed before guards are asked: what a guard adds is not deleted with the rest."""
     plugin(
         "adder",
-        "import sqlalchemy as sa\n\nfrom kb_framework import hookimpl\nfrom kb_framework.storage.tables import documents\n\n\n"
+        "import sqlalchemy as sa\n\nfrom kb_framework import hookimpl\nfrom kb_framework.api.tables import documents\n\n\n"
         "@hookimpl\ndef kb_guard_mutation(plan, tx):\n"
         "    row = tx.rows(sa.select(documents).limit(1))[0]\n"
         "    tx.execute(sa.insert(documents).values({**row, 'id': 500, 'chunk_count': 0, 'title': 'late'}))\n"

@@ -52,7 +52,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kb_documents.api import touch
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
 
 
 class Stamp(Body):
@@ -522,7 +522,7 @@ def test_a_route_that_differs_only_in_its_parameters_name_is_a_clash(plugin, ser
         + """
 from litestar import get
 
-from kb_framework.edges.http.params import DocumentId
+from kb_framework.api.web import DocumentId
 
 
 @get("/documents/{number:int}", sync_to_thread=False)

@@ -20,7 +20,8 @@ WEATHER = """
 from pydantic import Field, SecretStr
 
 from kb_framework import api, hookimpl
-from kb_framework.settings import Section, StringList, WholeNumber
+from kb_framework.api.settings import Section
+from kb_framework.api.settings import StringList, WholeNumber
 
 
 class WeatherSettings(Section):
@@ -827,7 +828,7 @@ def strict(field: str) -> str:
 from pydantic import Field, field_validator, model_validator
 
 from kb_framework import api, hookimpl
-from kb_framework.settings import Section
+from kb_framework.api.settings import Section
 
 
 class StrictSettings(Section):

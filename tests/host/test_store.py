@@ -20,18 +20,18 @@ import sqlalchemy as sa
 from kb_text.plugin import ANALYSIS
 from pysqlite3 import dbapi2
 
+from kb_framework.api.tables import documents
 from kb_framework.app import open_kb
 from kb_framework.asgi import AsgiTransport
 from kb_framework.client import connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
-from kb_framework.storage.tables import documents
 from kb_testing.fixtures import start_server, stop_server, stored, stored_tables
 
 # Opens each of the places it is told of on standard input.
 OPENER = """
 import json, os, sys
-from kb_framework.app import open_kb
+from kb_framework.api.opening import open_kb
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -43,7 +43,7 @@ for line in sys.stdin:
 # Adds notes as fast as it can and says which ones were acknowledged, once told to; ends after a count, if one is given.
 WRITER = """
 import sys
-from kb_framework.client import connect
+from kb_framework.api.client import connect
 
 name, count = sys.argv[1], int(sys.argv[2])
 with connect() as engine:
@@ -58,7 +58,7 @@ with connect() as engine:
 # Lists and searches until standard input ends.
 READER = """
 import sys, threading
-from kb_framework.client import connect
+from kb_framework.api.client import connect
 
 ended = threading.Event()
 with connect() as engine:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kb_framework.api.data_folder import working_folder
 from kb_framework.client import connect
-from kb_framework.data_folder import working_folder
 from kb_testing.fixtures import Run
 
 from .conftest import doctor, everything, fill
@@ -135,7 +135,7 @@ def test_what_killed_backups_and_restores_left_is_removed_and_what_is_in_use_sta
     with connect() as engine:
         fill(engine, 1)
     source = (
-        "import os, signal, sys; from pathlib import Path; from kb_framework.data_folder import working_folder\n"
+        "import os, signal, sys; from pathlib import Path; from kb_framework.api.data_folder import working_folder\n"
         "with working_folder(Path(sys.argv[1]), sys.argv[2]) as folder:\n"
         "    (folder / 'copy').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)"
     )

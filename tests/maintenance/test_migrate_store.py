@@ -48,7 +48,7 @@ DIES = """
 import os, sys
 from pathlib import Path
 from kb_framework.bootstrap import read_bootstrap
-from kb_framework.plugins import Plugins
+from kb_framework.api.parts import Plugins
 from kb_maintenance.moving import move_store
 bootstrap = read_bootstrap()
 die = lambda done, total: os._exit(9) if done >= int(sys.argv[3]) else None

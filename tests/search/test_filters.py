@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kb_documents.globs import glob_regex
 from kb_text.api import token_count
 
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError
-from kb_framework.globs import glob_regex
 
 MODES = ("lexical", "vector", "hybrid")
 EVERYTHING = {"Keys", "Backups", "Summary", "Hearsay", "Main", "Tool", "keys.txt", "Page"}

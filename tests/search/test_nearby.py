@@ -99,7 +99,7 @@ def test_a_command_that_searches_once_imports_no_numpy(kb_engine: Engine) -> Non
         kb_engine.add_note(f"Keys of kind {number} are rotated every {number} days.")
     code = (
         "import sys\n"
-        "from kb_framework.client import connect\n"
+        "from kb_framework.api.client import connect\n"
         "with connect() as engine:\n"
         "    print(len(engine.search('how often are keys rotated')['hits']), 'numpy' in sys.modules)"
     )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kb_search.syntax import parse
 
+from kb_framework.api.text_query import Expression, Term
 from kb_framework.client import Engine
 from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.storage.text_query import Expression, Term
 
 
 def found(engine: Engine, query: str, **options: Any) -> set[str]:

@@ -19,10 +19,11 @@ from kb_text.api import text_query
 from kb_text.plugin import kb_migrations
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
+from kb_framework.api.spaces import Space, active_space, create_space
+from kb_framework.api.tables import chunks, documents, organizations
+from kb_framework.api.times import now
 from kb_framework.storage.migrations import by_plugin, migrate
-from kb_framework.storage.spaces import Space, active_space, create_space
 from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, now, organizations
 from kb_testing.stores import pairs
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"

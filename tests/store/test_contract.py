@@ -1,4 +1,4 @@
-"""Every store keeps the contract of `kb_framework.storage.contract`; a plugin can add one."""
+"""Every store keeps the contract of `kb_framework.api.engine`; a plugin can add one."""
 
 from __future__ import annotations
 

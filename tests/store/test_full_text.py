@@ -13,9 +13,10 @@ from kb_text.rebuild import rebuild_text
 from sqlalchemy.exc import OperationalError
 
 from kb_framework.api import DEFAULT_ORGANIZATION
+from kb_framework.api.tables import file_removals
+from kb_framework.api.times import now
 from kb_framework.errors import DiskFull, MutationRefused
 from kb_framework.storage.store import Store
-from kb_framework.storage.tables import file_removals, now
 
 from .conftest import OTHER, Corpus, open_store
 

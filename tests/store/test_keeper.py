@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from kb_sqlite.accelerator.tables import TEXT, side_segments
 from pysqlite3 import dbapi2
 
+from kb_framework.api.tables import chunks
 from kb_framework.client import connect
-from kb_framework.storage.tables import chunks
 
 from .conftest import Close, Corpus, open_store, vector_of
 
@@ -27,7 +27,7 @@ import os, signal, sys
 from pathlib import Path
 from kb_sqlite.accelerator.builder import SegmentBuilder
 from kb_sqlite.engine import SqliteEngine
-from kb_framework.storage.store import Store
+from kb_framework.api.parts import Store
 
 places = iter(range(int(sys.argv[2])))
 

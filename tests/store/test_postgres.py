@@ -16,13 +16,14 @@ from kb_text.api import text_query
 from sqlalchemy import event
 
 from kb_framework.api import DEFAULT_ORGANIZATION, ChunkText
+from kb_framework.api.settings import DatabaseUrl
+from kb_framework.api.spaces import Space, create_space
+from kb_framework.api.tables import chunks, documents, organizations
+from kb_framework.api.text_query import Expression, Term
+from kb_framework.api.times import now
 from kb_framework.errors import Busy, Conflict, StoreUnusable
-from kb_framework.setting_types import DatabaseUrl
 from kb_framework.storage.migrations import migrate
-from kb_framework.storage.spaces import Space, create_space
 from kb_framework.storage.store import Store
-from kb_framework.storage.tables import chunks, documents, now, organizations
-from kb_framework.storage.text_query import Expression, Term
 from kb_testing.stores import pairs
 
 from .conftest import vector_of

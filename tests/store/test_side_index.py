@@ -16,7 +16,7 @@ from kb_sqlite.accelerator.arrays import best_first
 from kb_sqlite.accelerator.tables import TEXT
 from kb_text.api import text_query
 
-from kb_framework.storage.tables import document_tags, documents
+from kb_framework.api.tables import document_tags, documents
 from kb_testing.stores import pairs
 
 from .conftest import OTHER, WEIGHTS, Close, Corpus, some_words, vector_of

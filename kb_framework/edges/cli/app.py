@@ -21,6 +21,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from kb_framework import __version__
 from kb_framework.api import Command, resolve
+from kb_framework.api.data_folder import LOG_FILE
 from kb_framework.bootstrap import ignored_dotenv, read_bootstrap
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.usage import usage_error
@@ -31,7 +32,7 @@ from kb_framework.errors import (
     SafetyThresholdExceeded,
     memory_trouble,
 )
-from kb_framework.logs import LOG_FILE, LogFile
+from kb_framework.logs import LogFile
 from kb_framework.masking import masked
 from kb_framework.plugins import Plugins
 

@@ -95,8 +95,8 @@ def config(*, cli: Cli) -> None:
     --------
     kb config
     """
+    from kb_framework.api.messages import nearest
     from kb_framework.app import load_plugin_settings
-    from kb_framework.messages import nearest
 
     settings = load_plugin_settings(cli.bootstrap, cli.plugins)
     shown = [
@@ -158,8 +158,8 @@ def unset_config(name: str, /, *, cli: Cli) -> None:
 
 def _keep(cli: Cli, name: str, value: str | None) -> None:
     from kb_framework import config_file
+    from kb_framework.api.messages import nearest
     from kb_framework.app import load_plugin_settings
-    from kb_framework.messages import nearest
 
     path = cli.bootstrap.config_file
     known = {

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from kb_framework.api import Command, Flag, Operation, resolve
+from kb_framework.api.models import takes_list
 from kb_framework.edges.cli.console import STDIN, Cli
 from kb_framework.edges.cli.lists import CommaListOrNone, CommaNumbersOrNone, says_commas
 from kb_framework.errors import ConfigInvalid, PluginFailed
 from kb_framework.operations import input_model
 from kb_framework.plugins import Plugins
-from kb_framework.validation import takes_list
 
 
 class Option(NamedTuple):

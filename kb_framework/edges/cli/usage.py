@@ -15,8 +15,8 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
+from kb_framework.api.messages import nearest
 from kb_framework.errors import ConfigInvalid
-from kb_framework.messages import nearest
 
 _NUMBERS = {int: "a whole number", float: "a number"}
 

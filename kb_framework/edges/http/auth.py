@@ -13,10 +13,10 @@ from litestar.handlers import BaseRouteHandler
 
 from kb_framework.access import Access
 from kb_framework.api import ANY_KEY, LOCAL_USER, PUBLIC, Actor, Credentials
+from kb_framework.api.times import now
 from kb_framework.edges.http.login_throttle import Failures
 from kb_framework.errors import Forbidden, KBError, Unauthorized
 from kb_framework.local import PEER, Peer
-from kb_framework.storage.tables import now
 
 log = logging.getLogger("kb.http")
 

@@ -8,8 +8,8 @@ from litestar.datastructures import UploadFile
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter
 
+from kb_framework.api.models import MAX_INT
 from kb_framework.errors import InvalidInput
-from kb_framework.validation import MAX_INT
 
 DocumentId = Annotated[int, PathParameter(ge=-MAX_INT - 1, le=MAX_INT)]
 

@@ -15,10 +15,10 @@ from litestar.exceptions import (
 from pydantic import BaseModel, ValidationError
 
 from kb_framework import errors
+from kb_framework.api.messages import parameter_words
+from kb_framework.api.models import invalid
 from kb_framework.edges.http.operations import not_json
-from kb_framework.messages import parameter_words
 from kb_framework.operations import explained, not_an_id, unexpected
-from kb_framework.validation import invalid
 
 _STATUS_ERRORS: dict[int, type[errors.KBError]] = {
     401: errors.Unauthorized,

@@ -10,8 +10,8 @@ from litestar import Litestar, Request
 from litestar.routes import HTTPRoute
 
 from kb_framework import errors
-from kb_framework.messages import unknown
-from kb_framework.validation import takes_text
+from kb_framework.api.messages import unknown
+from kb_framework.api.models import takes_text
 
 BASE = "/api/v1"
 

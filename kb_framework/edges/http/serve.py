@@ -21,6 +21,7 @@ from typing import Any
 
 import uvicorn
 
+from kb_framework.api.times import now
 from kb_framework.app import open_kb
 from kb_framework.bootstrap import Bootstrap, write_private
 from kb_framework.client import Engine
@@ -34,7 +35,6 @@ from kb_framework.logs import JsonFormatter, LogFile
 from kb_framework.plugins import Plugins
 from kb_framework.running import ADDRESS_FILE
 from kb_framework.settings import HostSettings
-from kb_framework.storage.tables import now
 
 log = logging.getLogger("kb")
 

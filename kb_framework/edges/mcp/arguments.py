@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from kb_framework.api.models import with_whole_numbers
 from kb_framework.bootstrap import split_list
 from kb_framework.errors import InvalidInput
-from kb_framework.validation import with_whole_numbers
 
 # The one parameter in which a tool takes those fields of its input that are filters.
 FILTERS = "filters"

@@ -10,11 +10,11 @@ from typing import Any
 import mcp_types as types
 from pydantic import ValidationError
 
+from kb_framework.api.models import invalid
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.asking import Asking, Sampling
 from kb_framework.edges.mcp.tools import BoundTool
 from kb_framework.errors import EngineError, InternalError, KBError, memory_trouble
-from kb_framework.validation import invalid
 
 log = logging.getLogger("kb.mcp")
 

@@ -14,10 +14,10 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
 
 from kb_framework.api import ANY_KEY, Actor, Profile
+from kb_framework.api.messages import unknown
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.server import create_server
 from kb_framework.errors import InvalidInput
-from kb_framework.messages import unknown
 from kb_framework.plugins import Plugins
 
 DEFAULT_PROFILE: Profile = "curate"

@@ -13,12 +13,12 @@ from mcp.server.lowlevel import Server
 
 from kb_framework import __version__
 from kb_framework.api import Actor, Profile
+from kb_framework.api.messages import nearest
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.asking import Asking, Sampling, Unanswered
 from kb_framework.edges.mcp.calls import failure, run_tool
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import InvalidInput
-from kb_framework.messages import nearest
 from kb_framework.plugins import Plugins
 
 INSTRUCTIONS = (

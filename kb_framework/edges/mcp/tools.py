@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import to_jsonable_python
 
 from kb_framework.api import Operation, Profile, Seldom, Tool, resolve
+from kb_framework.api.models import Question
 from kb_framework.client import Engine
 from kb_framework.edges.mcp.arguments import parsed
 from kb_framework.edges.mcp.schemas import input_schema
@@ -21,7 +22,6 @@ from kb_framework.edges.mcp.seldom import described, seldom
 from kb_framework.operations import input_model, type_of
 from kb_framework.pipelines.selection import Filtered, check_contributions
 from kb_framework.plugins import Plugins
-from kb_framework.validation import Question
 
 # Each has the tools of those before it.
 PROFILES: tuple[Profile, ...] = ("read", "write", "curate", "admin")

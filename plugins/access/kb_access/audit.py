@@ -13,11 +13,9 @@ import sqlalchemy as sa
 from kb_access.models import AuditEvent, AuditPage
 from kb_access.tables import audit_events
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
-from kb_framework.paging import PageIn
-from kb_framework.plugins import Plugins
-from kb_framework.settings_loading import Settings
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Plugins, Settings, Store, Tx
+from kb_framework.api.times import now
 
 log = logging.getLogger("kb.audit")
 

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from kb_access.keys import parse_key
 from kb_access.tables import api_keys, roles
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor, Credentials, Permission
+from kb_framework.api.parts import Tx
+from kb_framework.api.times import now
 from kb_framework.errors import Unauthorized
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import now
 
 BUILT_IN_ROLES = ("viewer", "editor", "admin")
 # What an unknown key is compared with, so that it takes as long as a known one.

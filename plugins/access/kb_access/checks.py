@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kb_framework.access import Access
 from kb_framework.api import Finding
-from kb_framework.settings import HostSettings
+from kb_framework.api.parts import Access, HostSettings
 
 
 class FolderCheck:

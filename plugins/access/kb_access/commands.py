@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
+from kb_framework.api.models import is_chunk_id
 from kb_framework.errors import ConfigInvalid, NotFound
-from kb_framework.validation import is_chunk_id
 
 
 def remove_user(user: str, *, cli: Cli) -> None:

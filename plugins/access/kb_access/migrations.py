@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kb_access.tables import keys_metadata, metadata, sessions_metadata
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 
 
 def create_events(tx: Tx) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from kb_framework.paging import PageIn, PageMeta
-from kb_framework.validation import Body, Model, Text
+from kb_framework.api.models import Body, Model, Text
+from kb_framework.api.paging import PageIn, PageMeta
 
 _UNITS = {"h": "hours", "d": "days"}
 

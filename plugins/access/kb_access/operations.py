@@ -8,8 +8,8 @@ from kb_framework.api import ANY_KEY, Command, Http, Operation
 
 if TYPE_CHECKING:
     from kb_access import models
-    from kb_framework.paging import PageIn
-    from kb_framework.validation import Question
+    from kb_framework.api.models import Question
+    from kb_framework.api.paging import PageIn
 
 MANAGE = "access.manage"
 GROUP = "Access"
@@ -98,7 +98,7 @@ LIST_USERS: Operation[PageIn, models.UserPage] = Operation(
     "access_keys.users",
     MANAGE,
     Http("GET", "/users"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:UserPage",
     help="Users by name, with how many keys in force each has.",
     command=Command(
@@ -124,7 +124,7 @@ LIST_ORGANIZATIONS: Operation[PageIn, models.OrganizationPage] = Operation(
     "access_keys.organizations",
     MANAGE,
     Http("GET", "/organizations"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:OrganizationPage",
     help="The organizations that the caller administers.",
     command=Command(
@@ -225,7 +225,7 @@ LIST_AUDIT: Operation[PageIn, models.AuditPage] = Operation(
     "audit.list",
     "access.audit",
     Http("GET", "/audit"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:AuditPage",
     help="Who changed keys, users, organizations, roles, plugins and settings, newest first.",
     command=Command(
@@ -251,7 +251,7 @@ LIST_SESSIONS: Operation[PageIn, models.SessionPage] = Operation(
     "access_sessions.list",
     ANY_KEY,
     Http("GET", "/sessions"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:SessionPage",
     help="The caller's sessions in browsers, newest first; everybody's for those who manage access.",
     command=Command(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
-    from kb_framework.settings_loading import Settings
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Settings, Tx
 
 
 @hookimpl

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kb_framework.edges.cli.console import Cli, pairs
+from kb_framework.api.cli import Cli, pairs
 
 Answer = dict[str, Any]
 

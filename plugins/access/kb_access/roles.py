@@ -10,11 +10,10 @@ from kb_access.models import Permission, Role, RoleIn, RoleList, RoleRef
 from kb_access.service import require_held
 from kb_access.tables import api_keys, roles
 from kb_framework.api import Actor
+from kb_framework.api.models import Question
+from kb_framework.api.parts import Plugins, Store, Tx
+from kb_framework.api.times import now
 from kb_framework.errors import Conflict, InvalidInput, NotFound
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now
-from kb_framework.validation import Question
 
 
 class RolesService:

@@ -27,14 +27,13 @@ from kb_access.models import (
     Whoami,
 )
 from kb_access.tables import api_keys
-from kb_framework.access import Access
 from kb_framework.api import EVERYTHING, LOCAL_USER, Actor
+from kb_framework.api.models import Question
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Access, Plugins, Store, Tx
+from kb_framework.api.tables import organizations, users
+from kb_framework.api.times import now
 from kb_framework.errors import Conflict, Forbidden, InvalidInput, NotFound
-from kb_framework.paging import PageIn
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now, organizations, users
-from kb_framework.validation import Question
 
 OTHER_USERS = "access.other_users"
 

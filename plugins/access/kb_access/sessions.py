@@ -17,12 +17,12 @@ from kb_access.models import Session, SessionLink, SessionPage, SessionRef
 from kb_access.settings import AccessSettings
 from kb_access.tables import api_keys, sessions
 from kb_framework.api import LOCAL_USER, Actor
+from kb_framework.api.models import Question
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Plugins, Store, Tx
+from kb_framework.api.tables import organizations, users
+from kb_framework.api.times import now
 from kb_framework.errors import Forbidden, NotFound, Unauthorized
-from kb_framework.paging import PageIn
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now, organizations, users
-from kb_framework.validation import Question
 
 COOKIE = "kb_session"
 LINK_SECONDS = 60

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kb_framework.settings import Section
+from kb_framework.api.settings import Section
 
 
 class AccessSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import BigId, Json, Time, Uuid, users
+from kb_framework.api.tables import BigId, Json, Time, Uuid, users
 
 metadata = sa.MetaData()
 

@@ -11,12 +11,11 @@ import sqlalchemy as sa
 from kb_bulk.models import ChunksFound, ChunksIn, FoundChunks
 from kb_bulk.settings import BulkSettings
 from kb_framework.api import Actor, Selection
+from kb_framework.api.chunks import chunk_columns, has_given_id, readable
+from kb_framework.api.models import is_chunk_id
+from kb_framework.api.parts import Plugins, Store, Tx
+from kb_framework.api.tables import chunks, documents, typed_jobs
 from kb_framework.errors import InvalidRequest, InvalidUuid
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import chunk_columns, has_given_id, readable
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, typed_jobs
-from kb_framework.validation import is_chunk_id
 
 MAX_IDS = 100
 _SOURCE = {"job_name": "filename", "job_type": "job_type", "created_at": "created_at"}

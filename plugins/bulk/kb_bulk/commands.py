@@ -8,11 +8,10 @@ from cyclopts import Parameter
 
 from kb_bulk.wording import announcement, describe, noun, sample_lines
 from kb_framework.api import MutationKind, Operation, SelectionFilter, resolve
-from kb_framework.edges.cli.console import Cli
-from kb_framework.edges.cli.operations import Option, flag_names, flag_of
+from kb_framework.api.cli import Cli, Option, flag_names, flag_of
+from kb_framework.api.messages import plural
+from kb_framework.api.parts import Selector
 from kb_framework.errors import ConfigInvalid, MutationRefused, SafetyThresholdExceeded
-from kb_framework.messages import plural
-from kb_framework.pipelines.selection import Selector
 
 # How many objections or errors are listed.
 _SHOWN = 20

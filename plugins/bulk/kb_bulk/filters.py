@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from pydantic import Field
 
-from kb_framework.storage.chunks import has_id
-from kb_framework.validation import ChunkId
+from kb_framework.api.chunks import has_id
+from kb_framework.api.models import ChunkId
 
 
 def chunk_ids(value: Annotated[list[ChunkId], Field(min_length=1)]) -> sa.ColumnElement[Any]:

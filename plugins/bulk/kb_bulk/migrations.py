@@ -7,8 +7,8 @@ import secrets
 import sqlalchemy as sa
 
 from kb_bulk.tables import bulk_keys, metadata
-from kb_framework.storage.jobs import has_job_types
-from kb_framework.storage.store import Tx
+from kb_framework.api.jobs import has_job_types
+from kb_framework.api.parts import Tx
 
 
 def add_job_type(tx: Tx) -> None:

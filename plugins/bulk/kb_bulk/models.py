@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 from kb_bulk.plans import read
 from kb_framework.api import Flag, MutationKind, SelectionFilter, resolve
-from kb_framework.paging import Hint
-from kb_framework.pipelines.selection import Selector, filter_field
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Body, Model
+from kb_framework.api.models import Body, Model
+from kb_framework.api.paging import Hint
+from kb_framework.api.parts import Plugins, Selector
+from kb_framework.api.selection import filter_field
 
 FORCE: Any = (
     Annotated[

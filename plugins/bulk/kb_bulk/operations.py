@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kb_framework.api import Command, Http, MutationKind, Operation, Tool
-from kb_framework.plugins import Plugins
+from kb_framework.api.parts import Plugins
 
 if TYPE_CHECKING:
     from kb_bulk.models import BulkResult, ChunksFound, ChunksIn, PreviewOut

@@ -23,12 +23,12 @@ import sqlalchemy as sa
 
 from kb_bulk.tables import bulk_keys, bulk_plans
 from kb_framework.api import Actor, MutationKind, MutationResult
+from kb_framework.api.jobs import select_jobs
+from kb_framework.api.mutation import Fingerprint
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import typed_jobs
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import InvalidInput, PlanExpired, SelectionChanged
-from kb_framework.pipelines.promises import Fingerprint
-from kb_framework.storage.jobs import select_jobs
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import now, typed_jobs
-from kb_framework.times import format_time
 
 # A plan unpacks to no more than this, whoever made it.
 _MAX_BYTES = 64_000_000

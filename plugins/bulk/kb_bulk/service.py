@@ -11,14 +11,12 @@ from kb_bulk.models import BulkResult, PreviewOut, body_model
 from kb_bulk.plans import Once, genuine, issue
 from kb_bulk.settings import BulkSettings
 from kb_framework.api import Actor, MutationKind, Over
+from kb_framework.api.models import validate
+from kb_framework.api.mutation import fingerprint
+from kb_framework.api.parts import Mutation, Plugins, Selector, Store
+from kb_framework.api.selection import SCOPES
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import InvalidInput
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.pipelines.promises import fingerprint
-from kb_framework.pipelines.selection import SCOPES, Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store
-from kb_framework.storage.tables import chunks, documents
-from kb_framework.validation import validate
 
 _SAMPLE = 10
 _SHOWN: dict[Over, list[sa.ColumnElement[Any]]] = {

@@ -6,10 +6,9 @@ from typing import Any
 
 from kb_bulk.wording import announcement
 from kb_framework.api import Ask, MutationKind, Operation, resolve
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
+from kb_framework.api.parts import Plugins, Selector
 from kb_framework.errors import Declined, EngineError, SafetyThresholdExceeded
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
 
 
 def run(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kb_framework.api import MutationKind
-from kb_framework.messages import plural
-from kb_framework.plugins import Plugins
+from kb_framework.api.messages import plural
+from kb_framework.api.parts import Plugins
 
 _LISTED = 20
 # Characters of a title in a list.

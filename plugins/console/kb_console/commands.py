@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kb_framework.edges.cli.console import Cli, interactive
+from kb_framework.api.cli import Cli, interactive
 from kb_framework.errors import EngineUnreachable
 
 _START = "start it: kb serve"

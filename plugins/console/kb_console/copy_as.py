@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from kb_framework.api import Command, Flag, MutationKind, Operation, Tool
-from kb_framework.plugins import Plugins
+from kb_framework.api.parts import Plugins
 
 # The commands of operations that are written by hand; the others say theirs.
 _BY_HAND = {

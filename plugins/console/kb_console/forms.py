@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from kb_framework.validation import clean_tag, takes_list
+from kb_framework.api.models import clean_tag, takes_list
 
 Kind = Literal["text", "long", "tags", "list", "number", "choice", "flag", "maybe", "date", "json"]
 

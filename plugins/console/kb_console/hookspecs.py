@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kb_framework import api
-from kb_framework.hookspecs import registration
+from kb_framework.api.hooks import registration
 
 # Registration
 

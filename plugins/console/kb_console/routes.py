@@ -32,10 +32,10 @@ from kb_console.service import Console
 from kb_console.templates import Templates
 from kb_console.view import Go, Html, Texts, View
 from kb_framework.api import ANY_KEY, PUBLIC, Actor, Download, Page
-from kb_framework.edges.http.auth import SESSIONS
+from kb_framework.api.dispatch import explained, unexpected
+from kb_framework.api.parts import Plugins
+from kb_framework.api.web import SESSIONS
 from kb_framework.errors import Forbidden, InvalidInput, NotFound
-from kb_framework.operations import explained, unexpected
-from kb_framework.plugins import Plugins
 
 log = logging.getLogger("kb.console")
 

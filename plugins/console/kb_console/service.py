@@ -12,9 +12,8 @@ from pydantic import BaseModel
 from kb_console.settings import ConsoleSettings
 from kb_console.templates import Templates
 from kb_framework.api import ANY_KEY, PUBLIC, Actor, Operation, Page, Panel, Slot, resolve
+from kb_framework.api.parts import Dispatcher, Plugins
 from kb_framework.errors import NotFound
-from kb_framework.operations import Dispatcher
-from kb_framework.plugins import Plugins
 
 log = logging.getLogger("kb.console")
 

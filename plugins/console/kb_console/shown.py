@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from kb_framework.messages import plural
+from kb_framework.api.messages import plural
 
 Query = Iterable[tuple[str, str]]
 

@@ -13,8 +13,8 @@ import jinja2
 from kb_console import shown
 from kb_framework import __version__
 from kb_framework.api import PageAsset
+from kb_framework.api.parts import Plugins
 from kb_framework.errors import PluginFailed
-from kb_framework.plugins import Plugins
 
 _OWN = ("console.css", "fragments.js", "elements.js", "console.js")
 _MEDIA = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}

@@ -11,8 +11,8 @@ from kb_console import copy_as
 from kb_console.service import Console
 from kb_console.shown import address
 from kb_framework.api import Actor, Operation
+from kb_framework.api.dispatch import from_texts
 from kb_framework.errors import KBError, NotFound
-from kb_framework.operations import from_texts
 
 Texts = dict[str, list[str]]
 

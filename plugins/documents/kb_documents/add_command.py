@@ -14,13 +14,12 @@ from cyclopts import Parameter
 
 from kb_documents.added_report import report
 from kb_documents.comparing import compare, list_files, refuse_own
+from kb_documents.filenames import printable, source_name
 from kb_documents.folders import File, Listing, stat_file
 from kb_documents.sending import IS_KEY, send
 from kb_documents.skip_rules import SECRET, is_secret_name
-from kb_framework.edges.cli.console import STDIN, Cli
-from kb_framework.edges.cli.lists import CommaList, CommaListOrNone
+from kb_framework.api.cli import STDIN, Cli, CommaList, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, InvalidInput
-from kb_framework.filenames import printable, source_name
 
 Flag = Parameter(negative=())
 All = Annotated[bool, Parameter(name="--all", negative=())]

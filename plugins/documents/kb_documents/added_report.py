@@ -7,7 +7,7 @@ from typing import Any
 
 from kb_documents.sending import LEFT_OUT, STATES
 from kb_documents.skip_rules import SECRET, counted
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 
 Outcome = dict[str, Any]
 # Keys and credentials that a warning names.

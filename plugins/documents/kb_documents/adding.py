@@ -24,12 +24,13 @@ from kb_documents.models import (
 )
 from kb_documents.prepare import Incoming
 from kb_framework.api import Actor
+from kb_framework.api.jobs import select_jobs
+from kb_framework.api.models import Body, validate
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents
+from kb_framework.api.times import now
 from kb_framework.errors import InvalidInput, KBError
-from kb_framework.storage.jobs import select_jobs
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, now
-from kb_framework.validation import Body, validate
 
 # A file's name, its content, and what else is known of it.
 SentFile = tuple[str, bytes, dict[str, Any]]

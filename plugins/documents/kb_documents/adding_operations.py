@@ -8,7 +8,7 @@ from kb_framework.api import Command, Http, Operation, Tool
 
 if TYPE_CHECKING:
     from kb_documents import models
-    from kb_framework.validation import Body
+    from kb_framework.api.models import Body
 
 WRITE = "documents.write"
 _MODELS = "kb_documents.models"

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from kb_framework.api import Finding
+from kb_framework.api.nesting import PROBLEM
+from kb_framework.api.parts import Store
+from kb_framework.api.tables import documents
 from kb_framework.errors import KBError
-from kb_framework.nesting import PROBLEM
-from kb_framework.storage.store import Store
-from kb_framework.storage.tables import documents
 
 _NAMED = 20
 _ROWS_AT_ONCE = 1000

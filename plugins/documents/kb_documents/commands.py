@@ -9,11 +9,10 @@ from cyclopts import Parameter
 
 from kb_documents import render
 from kb_framework.api import Operation
-from kb_framework.bootstrap import split_list
-from kb_framework.edges.cli.console import Cli, harmless, pairs
-from kb_framework.edges.cli.lists import CommaList, CommaListOrNone
+from kb_framework.api.cli import Cli, CommaList, CommaListOrNone, harmless, pairs
+from kb_framework.api.messages import plural
+from kb_framework.api.models import split_list
 from kb_framework.errors import ConfigInvalid, EngineError, SafetyThresholdExceeded
-from kb_framework.messages import plural
 
 Values = dict[str, Any]
 Flag = Parameter(negative=())

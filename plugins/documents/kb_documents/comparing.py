@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from kb_documents.filenames import printable, source_name
 from kb_documents.folders import Listing, list_folder, within
 from kb_documents.sending import LEFT_OUT
 from kb_documents.skip_rules import EMPTY, kind_by_name
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import InvalidInput
-from kb_framework.filenames import printable, source_name
 
 
 def list_files(
@@ -27,7 +27,7 @@ def _own_folders(cli: Cli) -> list[Path]:
     """Return the folders that hold this knowledge base itself."""
     found = [cli.bootstrap.data_dir]
     if not cli.bootstrap.nothing_else:
-        from kb_framework.settings_loading import load_settings
+        from kb_framework.api.opening import load_settings
 
         url = load_settings(cli.bootstrap).host.files_url or ""
         found += [Path(unquote(url.removeprefix("file://")))] if url.startswith("file://") else []

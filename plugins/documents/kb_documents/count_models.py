@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from kb_framework.paging import Hint
-from kb_framework.pipelines.selection import Filtered, with_filters
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Model, Question, Text
+from kb_framework.api.models import Model, Question, Text
+from kb_framework.api.paging import Hint
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import Filtered, with_filters
 
 FacetName = Literal["tag", "doc_type", "lang", "media", "trust", "month"]
 FACETS: tuple[FacetName, ...] = ("tag", "doc_type", "lang", "media", "trust", "month")

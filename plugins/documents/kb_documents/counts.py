@@ -21,10 +21,9 @@ from kb_documents.count_models import (
 )
 from kb_documents.missing import not_missing
 from kb_framework.api import Actor
+from kb_framework.api.parts import Selector, Store, Tx
+from kb_framework.api.tables import document_tags, documents
 from kb_framework.errors import InvalidInput
-from kb_framework.pipelines.selection import Selector
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import document_tags, documents
 
 _DAYS = 30
 _MOST_DAYS = 3660

@@ -11,11 +11,10 @@ from kb_documents.list_models import ListIn
 from kb_documents.missing import SINCE
 from kb_documents.models import Document, DocumentPage
 from kb_framework.api import Actor
-from kb_framework.nesting import PROBLEM
-from kb_framework.pipelines.selection import Selector
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import document_tags, documents
+from kb_framework.api.nesting import PROBLEM
+from kb_framework.api.parts import Selector, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import document_tags, documents
 
 
 class DocumentLists:

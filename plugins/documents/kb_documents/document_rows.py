@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from kb_framework.api import ChunkText
-from kb_framework.storage.spaces import Space, remove_vectors
-from kb_framework.storage.sql import among
-from kb_framework.storage.tables import (
-    chunks,
-    document_tags,
-    documents,
-    file_removals,
-    now,
-)
+from kb_framework.api.spaces import Space, remove_vectors
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, document_tags, documents, file_removals
+from kb_framework.api.times import now
 
 if TYPE_CHECKING:
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Tx
 
 
 # Statements of every document that is added, built once.

@@ -19,9 +19,8 @@ from kb_documents.reading import Cutting, Parts
 from kb_documents.skip_rules import EMPTY
 from kb_documents.worker import receive, send, send_bytes
 from kb_framework.api import Attachment, ChunkText, Extracted, Extractor
+from kb_framework.api.parts import HostSettings, Plugins
 from kb_framework.errors import ExtractionFailed, NoText, WrongType
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
 
 log = logging.getLogger("kb.extraction")
 

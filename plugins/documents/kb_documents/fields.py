@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from kb_framework.validation import Text
+from kb_framework.api.models import Text
 
 Trust = Literal["primary", "secondary", "generated"]
 

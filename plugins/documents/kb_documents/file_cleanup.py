@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from kb_documents.tables import ingest_queue
+from kb_framework.api.parts import Files, Store
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents, file_removals
 from kb_framework.errors import Busy, StoreUnusable
-from kb_framework.files import Files
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store
-from kb_framework.storage.tables import documents, file_removals
 
 log = logging.getLogger("kb.documents")
 

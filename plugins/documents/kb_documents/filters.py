@@ -11,15 +11,13 @@ from typing import Annotated, Any, Literal
 import sqlalchemy as sa
 from pydantic import Field
 
+from kb_documents.globs import glob_regex
 from kb_framework.api import Extractor
-from kb_framework.globs import glob_regex
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import source_columns
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, document_tags, documents
-from kb_framework.times import Time
-from kb_framework.validation import Id, Tag, Text
+from kb_framework.api.chunks import source_columns
+from kb_framework.api.models import Id, Tag, Text, Time
+from kb_framework.api.parts import Plugins, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, document_tags, documents
 
 Condition = sa.ColumnElement[Any]
 Trust = Literal["primary", "secondary", "generated"]
@@ -173,7 +171,7 @@ def query(value: Annotated[Text, Field(min_length=1, max_length=1000)], tx: Tx) 
     # Imported here: commands that only show their flags need no stemmers.
     from kb_text.api import text_query
 
-    from kb_framework.storage.text_query import Expression, Term
+    from kb_framework.api.text_query import Expression, Term
 
     words = tuple(Term(word) for word in dict.fromkeys(value.split()))
     return tx.text.matches(text_query(Expression(words)), chunks.c.seq) if words else sa.false()

@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_documents.tables import sources
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents
 from kb_framework.errors import InvalidInput, KBError, NotFound
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import documents
 
 # Documents that an error names.
 _LISTED = 10

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
+from kb_documents.filenames import INSIDE, printable, real_path, source_name
+from kb_documents.globs import Rules, rule_of
 from kb_documents.skip_rules import (
     DATA,
     HIDDEN,
@@ -23,8 +25,6 @@ from kb_documents.skip_rules import (
     is_secret_name,
 )
 from kb_framework.errors import InvalidInput
-from kb_framework.filenames import INSIDE, printable, real_path, source_name
-from kb_framework.globs import Rules, rule_of
 
 __all__ = [
     "INSIDE",

@@ -13,7 +13,7 @@ from datetime import date, time
 from itertools import islice
 from typing import Any, NamedTuple
 
-from kb_framework.validation import clean_tag
+from kb_framework.api.models import clean_tag
 
 _YAML = re.compile(r"---[ \t]*\n(.*?\n)??(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?\n)??\+\+\+[ \t]*(?:\n|$)", re.DOTALL)

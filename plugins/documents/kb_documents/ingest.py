@@ -34,6 +34,14 @@ from kb_documents.reading import TRUNCATED
 from kb_documents.sources import readers, take_path
 from kb_documents.tables import followed, left_out, refused, sources
 from kb_framework.api import Attachment, Changes, ChunkText
+from kb_framework.api.chunks import SOURCE
+from kb_framework.api.files import Staged, key_of
+from kb_framework.api.jobs import insert_job
+from kb_framework.api.parts import Files, HostSettings, Mutation, Plugins, Store, Tx
+from kb_framework.api.spaces import Space
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, damage, document_tags, documents, file_removals
+from kb_framework.api.times import now
 from kb_framework.errors import (
     Busy,
     EmbedderUnavailable,
@@ -44,16 +52,6 @@ from kb_framework.errors import (
     StoreUnusable,
     Unconfirmed,
 )
-from kb_framework.files import Files, Staged, key_of
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
-from kb_framework.storage.chunks import SOURCE
-from kb_framework.storage.jobs import insert_job
-from kb_framework.storage.spaces import Space
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, damage, document_tags, documents, file_removals, now
 
 log = logging.getLogger("kb.documents")
 

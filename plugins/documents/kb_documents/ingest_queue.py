@@ -21,6 +21,10 @@ from kb_documents.models import FileFields, Job
 from kb_documents.prepare import Incoming, Queued
 from kb_documents.tables import ingest_queue
 from kb_framework.api import Actor
+from kb_framework.api.jobs import finish_job, insert_job, select_jobs
+from kb_framework.api.parts import Files, HostSettings, Plugins, Store, Tx
+from kb_framework.api.tables import jobs
+from kb_framework.api.times import now
 from kb_framework.errors import (
     Busy,
     FilesUnreachable,
@@ -29,12 +33,6 @@ from kb_framework.errors import (
     PayloadTooLarge,
     StoreUnusable,
 )
-from kb_framework.files import Files
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
-from kb_framework.storage.jobs import finish_job, insert_job, select_jobs
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import jobs, now
 
 if TYPE_CHECKING:
     from kb_documents.ingest import Ingest, Outcome

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from kb_documents.models import Job, JobIn, JobPage, JobsIn
 from kb_framework.api import Actor
+from kb_framework.api.jobs import select_jobs
+from kb_framework.api.parts import Store
 from kb_framework.errors import NotFound
-from kb_framework.storage.jobs import select_jobs
-from kb_framework.storage.store import Store
 
 
 class JobsService:

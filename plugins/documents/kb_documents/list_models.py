@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kb_framework.paging import PageIn
-from kb_framework.pipelines.selection import Filtered, with_filters
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Text
+from kb_framework.api.models import Text
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import Filtered, with_filters
 
 Sort = Literal[
     "id",

@@ -13,7 +13,7 @@ from kb_documents.tables import (
     source_metadata,
     views_metadata,
 )
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 
 
 def create_uploads(tx: Tx) -> None:

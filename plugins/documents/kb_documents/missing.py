@@ -8,9 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_documents.tables import followed, sources
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, document_tags, documents, now
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import chunks, document_tags, documents
+from kb_framework.api.times import now
 
 Condition = sa.ColumnElement[bool]
 # Beside the host's columns of `documents`, which do not have it.

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from kb_documents.fields import DocType, Lang, SourceRef, SourceTitle, Title, Trust, not_blank
-from kb_framework.paging import Hint, PageIn, PageMeta
-from kb_framework.validation import Body, Id, JsonObject, Model, Question, Tag, Tags, Text
+from kb_framework.api.models import Body, Id, JsonObject, Model, Question, Tag, Tags, Text
+from kb_framework.api.paging import Hint, PageIn, PageMeta
 
 JobStatus = Literal["queued", "running", "done", "failed", "partial_failure", "duplicate"]
 Type = Annotated[DocType, Field(description="The document's type.")]

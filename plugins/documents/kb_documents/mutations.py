@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from kb_documents.document_rows import add_tags, delete_documents, remove_tags, touch
 from kb_documents.fields import DocType, Title, Trust
 from kb_framework.api import Flag
-from kb_framework.storage.store import Tx
-from kb_framework.validation import Body, JsonObject, Tags
+from kb_framework.api.models import Body, JsonObject, Tags
+from kb_framework.api.parts import Tx
 
 
 class Delete(Body):

@@ -9,7 +9,7 @@ from kb_framework.api import Command, Http, Operation, Tool
 if TYPE_CHECKING:
     from kb_documents import models
     from kb_documents.source_models import SourceList
-    from kb_framework.paging import PageIn
+    from kb_framework.api.paging import PageIn
 
 READ, WRITE, DELETE = "documents.read", "documents.write", "documents.delete"
 _MODELS = "kb_documents.models"
@@ -136,7 +136,7 @@ LIST_TAGS: Operation[PageIn, models.TagPage] = Operation(
     "document_tags.list",
     READ,
     Http("GET", "/tags"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:TagPage",
     help="List tags with how many documents have each, most used first.",
     command=Command(

@@ -10,7 +10,7 @@ from kb_framework import api, hookimpl
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Tx
 
 
 @hookimpl

@@ -18,9 +18,8 @@ from kb_documents.models import FileFields, NoteIn
 from kb_documents.reading import Cutting, Parts, take_apart
 from kb_documents.skip_rules import kind_inside, why_unread
 from kb_framework.api import Actor, Chunker, ChunkText, Extracted
+from kb_framework.api.parts import HostSettings, Plugins
 from kb_framework.errors import ConfigInvalid, KBError, PayloadTooLarge
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
 
 # In a document's metadata: how many files its file holds.
 HOLDS = "attachments"

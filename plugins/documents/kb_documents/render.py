@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kb_framework.edges.cli.console import Cli, pairs
-from kb_framework.messages import plural
+from kb_framework.api.cli import Cli, pairs
+from kb_framework.api.messages import plural
 
 Answer = dict[str, Any]
 # Characters of a cell in a list of jobs.

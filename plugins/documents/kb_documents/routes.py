@@ -16,13 +16,9 @@ from kb_documents import models
 from kb_documents.adding import AddingService, SentFile
 from kb_documents.adding_operations import ADD_FILE, ADD_FILES
 from kb_framework.api import Actor
-from kb_framework.bootstrap import split_list
-from kb_framework.edges.http.params import (
-    Answer,
-    upload_bytes,
-)
+from kb_framework.api.models import Body, Model, split_list, validate
+from kb_framework.api.web import Answer, upload_bytes
 from kb_framework.errors import InvalidInput
-from kb_framework.validation import Body, Model, validate
 
 
 class FileUpload(Model):

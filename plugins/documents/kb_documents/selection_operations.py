@@ -8,7 +8,7 @@ from kb_framework.api import Command, Http, Operation, Tool
 
 if TYPE_CHECKING:
     from kb_documents import count_models, list_models, models, view_models
-    from kb_framework.paging import PageIn
+    from kb_framework.api.paging import PageIn
 
 READ, WRITE = "documents.read", "documents.write"
 _VIEWS = "kb_documents.view_models"
@@ -49,7 +49,7 @@ LIST_VIEWS: Operation[PageIn, view_models.ViewPage] = Operation(
     "views.list",
     READ,
     Http("GET", "/views"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_VIEWS}:ViewPage",
     help="List views: named selections, each usable as the filter `view`.",
     command=Command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kb_documents.render import say_page
-from kb_framework.edges.cli.console import Cli, pairs
+from kb_framework.api.cli import Cli, pairs
 
 Answer = dict[str, Any]
 # Columns that a terminal needs to show a list of documents with all its columns.

@@ -12,8 +12,8 @@ from typing import Any
 
 from kb_documents.folders import LARGE, File, Listing, open_file, together
 from kb_documents.skip_rules import SECRET, is_private_key, why_unread
-from kb_framework.client import given
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
+from kb_framework.api.client import given
 from kb_framework.errors import EngineError
 
 _CONTINUES = "; the same command continues"

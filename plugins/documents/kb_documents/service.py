@@ -26,14 +26,12 @@ from kb_documents.mutations import Delete, SetTags, Update
 from kb_documents.source_models import Source, SourceList
 from kb_documents.tables import sources
 from kb_framework.api import Actor, Download, Selection
+from kb_framework.api.chunks import chunk_columns, readable
+from kb_framework.api.files import PART
+from kb_framework.api.models import validate
+from kb_framework.api.parts import Files, Mutation, Plugins, Store, Tx
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import InvalidInput, MutationRefused, NotFound
-from kb_framework.files import PART, Files
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import chunk_columns, readable
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents
-from kb_framework.validation import validate
 
 
 class DocumentsService:

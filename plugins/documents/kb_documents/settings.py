@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kb_framework.setting_types import WholeNumber
-from kb_framework.settings import Section
+from kb_framework.api.settings import Section, WholeNumber
 
 
 class DocumentsSettings(Section):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kb_documents.fields import DocType
-from kb_framework.paging import PageMeta
-from kb_framework.validation import Body, Id, Model, Tag, Tags, Text
+from kb_framework.api.models import Body, Id, Model, Tag, Tags, Text
+from kb_framework.api.paging import PageMeta
 
 Root = Annotated[Text, Field(min_length=1, max_length=8192)]
 

@@ -8,7 +8,7 @@ from kb_framework.api import Command, Http, Operation
 
 if TYPE_CHECKING:
     from kb_documents import source_models as models
-    from kb_framework.paging import PageIn
+    from kb_framework.api.paging import PageIn
 
 _MODELS = "kb_documents.source_models"
 
@@ -57,7 +57,7 @@ LIST_FOLDERS: Operation[PageIn, models.FolderPage] = Operation(
     "synced_folders.list",
     "documents.read",
     Http("GET", "/folders"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:FolderPage",
     help="List the folders that were synced.",
     command=Command(

@@ -36,15 +36,12 @@ from kb_documents.source_models import (
 )
 from kb_documents.tables import followed, left_out, refused, sources
 from kb_framework.api import Actor, Extractor, Plan
+from kb_framework.api.mutation import Share
+from kb_framework.api.parts import HostSettings, Mutation, Plugins, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import damage, documents
+from kb_framework.api.times import moment, now
 from kb_framework.errors import SafetyThresholdExceeded
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.pipelines.safety import Share
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import damage, documents, now
-from kb_framework.times import moment
 
 log = logging.getLogger("kb.documents")
 

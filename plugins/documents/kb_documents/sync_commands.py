@@ -12,13 +12,12 @@ from cyclopts import Parameter
 
 from kb_documents.added_report import report
 from kb_documents.comparing import compare, list_files, root_name
+from kb_documents.filenames import printable, real_path
 from kb_documents.folders import INSIDE, Listing
 from kb_documents.sending import send
 from kb_framework.api import Operation
-from kb_framework.edges.cli.console import Cli
-from kb_framework.edges.cli.lists import CommaListOrNone
+from kb_framework.api.cli import Cli, CommaListOrNone
 from kb_framework.errors import ConfigInvalid, EngineError, InvalidInput, SafetyThresholdExceeded
-from kb_framework.filenames import printable, real_path
 
 Flag = Parameter(negative=())
 Force = Annotated[bool, Parameter(name=["--force", "-f"], negative=())]

@@ -21,11 +21,11 @@ from kb_documents.source_models import (
 from kb_documents.sources import take_path
 from kb_documents.tables import sources, synced_folders
 from kb_framework.api import Actor
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents
 from kb_framework.errors import InvalidInput, NotFound
-from kb_framework.paging import PageIn
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents
 
 _FIELDS = [column for column in synced_folders.c if column.name != "organization_id"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import BigId, Json, Time, Uuid, documents
+from kb_framework.api.tables import BigId, Json, Time, Uuid, documents
 
 metadata = sa.MetaData()
 source_metadata = sa.MetaData()

@@ -15,13 +15,12 @@ from kb_documents.models import (
 )
 from kb_documents.mutations import ChangeTags
 from kb_framework.api import Actor
+from kb_framework.api.mutation import Fingerprint, Promise
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Mutation, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import document_tags, documents
 from kb_framework.errors import Conflict, InvalidInput, NotFound
-from kb_framework.paging import PageIn
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.pipelines.promises import Fingerprint, Promise
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import document_tags, documents
 
 _SAMPLE = 10
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kb_framework.api import Operation
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
 from kb_framework.errors import InvalidInput
 
 

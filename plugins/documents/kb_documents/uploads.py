@@ -11,11 +11,9 @@ from kb_documents.adding import AddingService
 from kb_documents.models import Added, AppendIn, Upload, UploadIn, UploadRef
 from kb_documents.tables import uploads
 from kb_framework.api import Actor
+from kb_framework.api.parts import Files, HostSettings, Store
+from kb_framework.api.times import now
 from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
-from kb_framework.files import Files
-from kb_framework.settings import HostSettings
-from kb_framework.storage.store import Store
-from kb_framework.storage.tables import now
 
 _LIFETIME = timedelta(hours=1)
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
-from kb_framework.paging import PageMeta
-from kb_framework.pipelines.selection import with_filters
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Body, Model, Question, Text, clean_tag, too_much_json
+from kb_framework.api.models import Body, Model, Question, Text, clean_tag, too_much_json
+from kb_framework.api.paging import PageMeta
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import with_filters
 
 
 def _clean_name(name: str) -> str:

@@ -12,14 +12,12 @@ from pydantic import AfterValidator, Field
 from kb_documents.tables import saved_views
 from kb_documents.view_models import SaveViewIn, View, ViewIn, ViewPage, filters_model
 from kb_framework.api import Actor, Selection
+from kb_framework.api.messages import nearest
+from kb_framework.api.models import clean_tag, validate
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Plugins, Selector, Store, Tx
+from kb_framework.api.times import now
 from kb_framework.errors import Conflict, InvalidInput, KBError, NotFound, ViewInvalid
-from kb_framework.messages import nearest
-from kb_framework.paging import PageIn
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now
-from kb_framework.validation import clean_tag, validate
 
 # A filter that is not one of a view's own: views are not nested.
 VIEW = "view"

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_documents.added_report import report
+from kb_documents.filenames import printable
 from kb_documents.sending import LEFT_OUT
 from kb_documents.sync_commands import sync_once
-from kb_framework.edges.cli.console import Cli
-from kb_framework.edges.cli.lists import CommaListOrNone
+from kb_framework.api.cli import Cli, CommaListOrNone
 from kb_framework.errors import EngineError, InvalidInput
-from kb_framework.filenames import printable
 
 Flag = Parameter(negative=())
 All = Annotated[bool, Parameter(name="--all", negative=())]

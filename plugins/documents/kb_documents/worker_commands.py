@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import ConfigInvalid, KBError
 
 
@@ -28,7 +28,7 @@ def worker(*, once: Annotated[bool, Parameter(negative=())] = False, cli: Cli) -
     kb worker
     kb worker --once
     """
-    from kb_framework.app import open_kb
+    from kb_framework.api.opening import open_kb
 
     if cli.bootstrap.engine_url:
         raise ConfigInvalid(

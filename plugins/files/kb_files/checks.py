@@ -9,11 +9,10 @@ from sqlalchemy import exc
 
 from kb_files.integrity import Integrity
 from kb_framework.api import Finding, Progress
+from kb_framework.api.parts import Files, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents, file_removals
 from kb_framework.errors import KBError, StoreUnusable
-from kb_framework.files import Files
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, file_removals
 
 # How many documents that lost their file, and damaged files and chunks, are named.
 _LOST_NAMED = 5

@@ -14,11 +14,12 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from kb_framework.api import Progress
+from kb_framework.api.files import Mismatch, copy_verified
+from kb_framework.api.parts import Files, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import check_positions, chunks, damage, documents
+from kb_framework.api.times import now
 from kb_framework.errors import Busy, FileDamaged, StoreUnusable
-from kb_framework.files import Files, Mismatch, copy_verified
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import check_positions, chunks, damage, documents, now
 
 FILE, CHUNK = "file", "chunk"
 WHAT_TO_DO = "add the original again (kb add), or restore a backup"

@@ -16,10 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from kb_framework.data_folder import ABANDONED_SECONDS, sync_folder
+from kb_framework.api.data_folder import ABANDONED_SECONDS, lock, sync_folder
+from kb_framework.api.files import (
+    PART,
+    Staged,
+    checked_key,
+    checked_upload,
+    key_of,
+    unknown_address,
+)
 from kb_framework.errors import disk_trouble
-from kb_framework.files import PART, Staged, checked_key, checked_upload, key_of, unknown_address
-from kb_framework.locks import lock
 
 _STAGED = ".staged-"
 _PROCESS = ".process-"

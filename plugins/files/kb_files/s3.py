@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from kb_framework.data_folder import ABANDONED_SECONDS
+from kb_framework.api.data_folder import ABANDONED_SECONDS
+from kb_framework.api.files import PART, Staged, checked_key, checked_upload, key_of
+from kb_framework.api.messages import install_command
 from kb_framework.errors import ConfigInvalid, FilesUnreachable
-from kb_framework.extras import install_command
-from kb_framework.files import PART, Staged, checked_key, checked_upload, key_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

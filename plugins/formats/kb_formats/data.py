@@ -9,7 +9,7 @@ from typing import Any
 from kb_text.api import decode
 
 from kb_framework.api import Extracted
-from kb_framework.nesting import MAX_DEPTH, is_deeper
+from kb_framework.api.nesting import MAX_DEPTH, is_deeper
 
 _MAX_COLUMNS = 1000
 

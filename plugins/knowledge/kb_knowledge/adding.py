@@ -10,14 +10,12 @@ from kb_models.api import NO_EMBEDDING, Embedding
 from kb_text.api import token_count
 
 from kb_framework.api import Actor, Changes, ChunkText
+from kb_framework.api.jobs import insert_job
+from kb_framework.api.parts import Mutation, Plugins, Store, Tx
+from kb_framework.api.spaces import Space
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents, jobs
 from kb_framework.errors import Conflict, EmbedderUnavailable
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.plugins import Plugins
-from kb_framework.storage.jobs import insert_job
-from kb_framework.storage.spaces import Space
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, jobs
 from kb_knowledge import log
 from kb_knowledge.api import AddedChunk, NewChunk
 from kb_knowledge.tables import curated, left_over

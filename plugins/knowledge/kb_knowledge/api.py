@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kb_framework.api.lazy import lazily
+
+if TYPE_CHECKING:
+    from kb_knowledge.adding import AddingService as AddingService
 
 
 class NewChunk(NamedTuple):
@@ -21,3 +26,6 @@ class AddedChunk(NamedTuple):
     chunk_id: str
     document_id: int
     status: Literal["created", "exists"]
+
+
+__getattr__ = lazily(__name__, {"kb_knowledge.adding": "AddingService"})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_framework.api import Operation
-from kb_framework.edges.cli.console import Cli, harmless
+from kb_framework.api.cli import Cli, harmless
 from kb_framework.errors import ConfigInvalid, GeneratorUnavailable
 from kb_knowledge.operations import CONTEXT, STREAM_ANSWER
 

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Changes, Plan
-from kb_framework.paging import PageIn
-from kb_framework.storage.sql import NewUuid, among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import BigId, documents, now
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.sql import NewUuid, among
+from kb_framework.api.tables import BigId, documents
+from kb_framework.api.times import now
 from kb_knowledge import log
 from kb_knowledge.log import EventType
 from kb_knowledge.models import LeftOver, LeftOverPage

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from pydantic import Field
 
 from kb_framework.api import Actor
+from kb_framework.api.models import Text
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import InvalidInput
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
-from kb_framework.validation import Text
 from kb_knowledge.tables import curated
 
 Kind = Literal["fact", "angle", "example", "quote"]

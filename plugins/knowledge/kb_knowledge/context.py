@@ -9,14 +9,12 @@ import sqlalchemy as sa
 from kb_text.api import token_count
 
 from kb_framework.api import Actor, Hit, Rejection, RetrievalQuery, ScoredChunk, Selection
+from kb_framework.api.chunks import SOURCE, citation
+from kb_framework.api.parts import Plugins, Retrieval, Selector, Store, Tx
+from kb_framework.api.retrieval import Retrieved
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import InvalidInput, WrongType
-from kb_framework.pipelines.retrieval import Retrieval, Retrieved
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import SOURCE, citation
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents
 from kb_knowledge.conditions import UNCURATED, is_hidden
 from kb_knowledge.models import Context, ContextChunk, ContextIn, Rejected, Sections
 from kb_knowledge.prompt import SECTIONS, compose, section_of

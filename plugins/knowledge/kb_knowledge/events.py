@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Download
-from kb_framework.paging import Page
-from kb_framework.storage.store import Store, Tx
-from kb_framework.times import moment
+from kb_framework.api.paging import Page
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.times import moment
 from kb_knowledge.models import AboutChunkIn, ChunkEvent, ChunkEventPage, EventFilters, EventsIn
 from kb_knowledge.tables import events
 

@@ -9,7 +9,7 @@ from kb_framework import api
 from kb_framework.api.hooks import hookspec
 
 if TYPE_CHECKING:
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Tx
 
 # In flight
 

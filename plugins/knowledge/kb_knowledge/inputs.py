@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field, create_model
 
 from kb_framework.api import MutationKind, resolve
-from kb_framework.operations import type_of
-from kb_framework.pipelines.selection import Filtered, with_filters
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Body
+from kb_framework.api.dispatch import type_of
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import Filtered, with_filters
 from kb_knowledge import models
 from kb_knowledge.models import ChunksIn, ContextIn
 

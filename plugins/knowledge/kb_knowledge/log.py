@@ -8,9 +8,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from kb_framework.api import Actor
-from kb_framework.storage.sql import JsonObject, NewUuid
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import now
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import JsonObject, NewUuid
+from kb_framework.api.times import now
 from kb_knowledge.tables import SOURCE, events
 
 EventType = Literal[

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.sql import Forbidden
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import Forbidden
 from kb_knowledge.tables import COLUMNS, INDEXED, events, left_over, snapshot_chunks, snapshots
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kb_framework.paging import Hint, PageIn, PageMeta
-from kb_framework.pipelines.selection import Filtered
-from kb_framework.validation import Body, ChunkId, Model, Question, Text
+from kb_framework.api.models import Body, ChunkId, Model, Question, Text
+from kb_framework.api.paging import Hint, PageIn, PageMeta
+from kb_framework.api.selection import Filtered
 from kb_knowledge.conditions import Kind, Policy, Reason, Status
 from kb_knowledge.log import EventType
 

@@ -10,8 +10,8 @@ from kb_documents.api import delete_chunks
 from pydantic import Field
 
 from kb_framework.api import Flag, Plan
-from kb_framework.storage.store import Tx
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Tx
 from kb_knowledge import log
 from kb_knowledge.conditions import Kind, Policy, Reason
 from kb_knowledge.log import EventType

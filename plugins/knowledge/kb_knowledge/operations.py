@@ -8,8 +8,8 @@ from kb_framework.api import Command, Http, MutationKind, Operation, Tool
 from kb_knowledge.kinds import ACTIVATE, DEACTIVATE, RECLASSIFY, SET_POLICY
 
 if TYPE_CHECKING:
-    from kb_framework.paging import PageIn
-    from kb_framework.validation import Body
+    from kb_framework.api.models import Body
+    from kb_framework.api.paging import PageIn
     from kb_knowledge import models
 
 VIEW = "knowledge.view"
@@ -188,7 +188,7 @@ LEFT_OVER: Operation[PageIn, models.LeftOverPage] = Operation(
     "knowledge_left_over.list",
     VIEW,
     Http("GET", "/knowledge/left-over"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:LeftOverPage",
     help="List the curation of chunks that are gone; it is applied again if the same text returns.",
     command=Command(
@@ -279,7 +279,7 @@ SNAPSHOTS: Operation[PageIn, models.SnapshotPage] = Operation(
     "knowledge_snapshots.list",
     VIEW,
     Http("GET", "/knowledge/snapshots"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output=f"{_MODELS}:SnapshotPage",
     help="List the contexts made for questions, newest first.",
     command=Command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kb_framework.edges.cli.console import Cli, harmless, pairs
+from kb_framework.api.cli import Cli, harmless, pairs
 
 Answer = dict[str, Any]
 

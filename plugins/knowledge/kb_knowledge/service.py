@@ -9,13 +9,10 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from kb_framework.api import Actor, MutationKind, Selection, resolve
+from kb_framework.api.chunks import SOURCE
+from kb_framework.api.parts import Mutation, Plugins, Selector, Store, Tx
+from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import Forbidden, InvalidInput, MutationRefused, NotFound
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import SOURCE
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents
 from kb_knowledge import conditions, events
 from kb_knowledge.kinds import CHANGES, DELETE_CHUNK
 from kb_knowledge.models import (

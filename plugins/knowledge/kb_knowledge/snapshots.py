@@ -11,12 +11,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Actor
+from kb_framework.api.chunks import citation
+from kb_framework.api.paging import Page, PageIn
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents
+from kb_framework.api.times import now
 from kb_framework.errors import Conflict, Forbidden, NotFound
-from kb_framework.paging import Page, PageIn
-from kb_framework.storage.chunks import citation
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, now
 from kb_knowledge.models import (
     AboutChunkIn,
     Answer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import BigId, Json, Time, Uuid, chunks
+from kb_framework.api.tables import BigId, Json, Time, Uuid, chunks
 
 KINDS = ("fact", "angle", "example", "quote")
 POLICIES = ("normal", "inspiration_only", "never_generate")

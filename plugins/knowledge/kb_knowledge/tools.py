@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kb_framework.api import Operation, Sample
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
 
 _ANSWER_TOKENS = 1024
 

@@ -16,13 +16,12 @@ from sqlalchemy import exc
 
 from kb_framework import __version__
 from kb_framework.api import Actor, Download
-from kb_framework.data_folder import working_folder
+from kb_framework.api.data_folder import working_folder
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Files, HostSettings, Store
+from kb_framework.api.tables import chunks, documents
+from kb_framework.api.times import now
 from kb_framework.errors import StoreUnusable
-from kb_framework.files import Files
-from kb_framework.settings import HostSettings
-from kb_framework.storage.store import Store
-from kb_framework.storage.tables import chunks, documents, now
-from kb_framework.validation import Body
 from kb_maintenance.archive import ArchiveWriter, as_file, read_parts
 from kb_maintenance.stored_files import damaged_chunk, files_of, write_files
 

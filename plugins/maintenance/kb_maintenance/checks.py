@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kb_framework.api import Finding
-from kb_framework.data_folder import disk_problem
-from kb_framework.logs import LOG_FILE
-from kb_framework.plugin_check import check_plugins
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
-from kb_framework.settings_loading import Settings
+from kb_framework.api.data_folder import LOG_FILE, disk_problem
+from kb_framework.api.parts import HostSettings, Plugins, Settings
+from kb_framework.api.plugins import check_plugins
 
 
 class SettingsCheck:

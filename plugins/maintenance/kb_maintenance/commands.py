@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_framework.api import Upload
-from kb_framework.edges.cli.console import STDIN, Cli
+from kb_framework.api.cli import STDIN, Cli
 from kb_framework.errors import ConfigInvalid, InvalidInput
 from kb_maintenance.archive import ArchiveEnd
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, jobs
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, jobs
 from kb_maintenance.contents import Entry
 from kb_maintenance.rows import for_table, tags_of
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from kb_files.api import WHAT_TO_DO, chunk_damaged, is_changed, named_document
 from pydantic import ConfigDict, Field, ValidationError
 
-from kb_framework.nesting import PROBLEM
-from kb_framework.validation import Id, Model, StoredJson, Tags, Text, invalid, too_much_json
+from kb_framework.api.models import Id, Model, StoredJson, Tags, Text, invalid, too_much_json
+from kb_framework.api.nesting import PROBLEM
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.exporting import CHUNKS, DOCUMENTS, FORMAT
 

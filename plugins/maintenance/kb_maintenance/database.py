@@ -9,9 +9,9 @@ from kb_models.api import NO_EMBEDDING, Embedding
 from sqlalchemy import exc
 
 from kb_framework.api import Finding, Progress
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.tables import chunks, documents, organizations
 from kb_framework.errors import KBError
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, organizations
 from kb_maintenance.repair import Repair
 
 _REPAIR = "kb doctor --repair"

@@ -11,9 +11,9 @@ from typing import Any, get_args
 from sqlalchemy import exc
 
 from kb_framework.api import Actor, Check, Finding, Level, Progress
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Plugins
 from kb_framework.errors import Busy, KBError, PluginFailed, StoreUnusable, WrongType
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Body
 from kb_maintenance.models import (
     CheckResult,
     DoctorFinished,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from kb_framework.api import Operation
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import DatabaseMissing, KBError
 from kb_maintenance.operations import CHECK_ALL, REPAIR
 
@@ -65,8 +65,8 @@ def _with_hint(error: KBError) -> str:
 
 def _files_set_aside(cli: Cli) -> list[str]:
     """Set stored files aside where their database is missing, so that a new one can be made."""
-    from kb_framework.files import open_files
-    from kb_framework.settings_loading import load_settings
+    from kb_framework.api.files import open_files
+    from kb_framework.api.opening import load_settings
 
     try:
         cli.engine  # noqa: B018 - it is opened here

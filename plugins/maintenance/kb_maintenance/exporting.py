@@ -10,12 +10,10 @@ from kb_files.api import Integrity, is_changed
 
 from kb_framework import __version__
 from kb_framework.api import Actor, Download, ExportTable
-from kb_framework.files import Files
-from kb_framework.plugins import Plugins
-from kb_framework.storage.spaces import active_space
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now
-from kb_framework.validation import Body
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Files, Plugins, Store, Tx
+from kb_framework.api.spaces import active_space
+from kb_framework.api.times import now
 from kb_maintenance.archive import ArchiveWriter, as_file
 from kb_maintenance.rows import export_rows, table_here, tags_of, to_line
 from kb_maintenance.stored_files import damaged_chunk, write_files

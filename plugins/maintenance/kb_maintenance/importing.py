@@ -16,6 +16,11 @@ from kb_files.api import FILE, forget
 from kb_models.api import NO_EMBEDDING, Embedding, embedded_text
 
 from kb_framework.api import Actor, Changes, ExportTable, Upload, resolve
+from kb_framework.api.files import Staged
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Files, HostSettings, Mutation, Plugins, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents, file_removals
 from kb_framework.errors import (
     Busy,
     EmbedderUnavailable,
@@ -24,14 +29,6 @@ from kb_framework.errors import (
     NotFound,
     PayloadTooLarge,
 )
-from kb_framework.files import Files, Staged
-from kb_framework.pipelines.mutation import Mutation
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, file_removals
-from kb_framework.validation import Body
 from kb_maintenance.archive import refused
 from kb_maintenance.comparing import compare, with_own_ids
 from kb_maintenance.contents import Contents, Entry

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from kb_framework.validation import Body, Model, Question, Text
+from kb_framework.api.models import Body, Model, Question, Text
 
 
 class CheckResult(Model):

@@ -20,27 +20,24 @@ from kb_files.api import LocalFiles
 from kb_sqlite.api import DERIVED_TABLES, SqliteEngine
 from kb_text.api import add_missing_text
 
-from kb_framework.app import load_plugin_settings, open_store, plugin_steps
-from kb_framework.bootstrap import Bootstrap
-from kb_framework.errors import ConfigInvalid, Conflict, InvalidInput, StoreUnusable
-from kb_framework.files import open_files
-from kb_framework.plugins import Plugins
-from kb_framework.running import PATIENT_SECONDS, running_engine
-from kb_framework.setting_types import DatabaseUrl
-from kb_framework.settings import HostSettings
-from kb_framework.settings_loading import Settings
-from kb_framework.storage.migrations import UNFINISHED_COPY, require_current
-from kb_framework.storage.open import open_engine
-from kb_framework.storage.spaces import Space, active_space, create_space
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import (
-    chunks,
-    documents,
-    embedding_spaces,
-    migrations,
-    now,
-    organizations,
+from kb_framework.api.files import open_files
+from kb_framework.api.opening import (
+    PATIENT_SECONDS,
+    UNFINISHED_COPY,
+    Bootstrap,
+    load_plugin_settings,
+    open_engine,
+    open_store,
+    plugin_steps,
+    require_current,
+    running_engine,
 )
+from kb_framework.api.parts import HostSettings, Plugins, Settings, Store, Tx
+from kb_framework.api.settings import DatabaseUrl
+from kb_framework.api.spaces import Space, active_space, create_space
+from kb_framework.api.tables import chunks, documents, embedding_spaces, migrations, organizations
+from kb_framework.api.times import now
+from kb_framework.errors import ConfigInvalid, Conflict, InvalidInput, StoreUnusable
 from kb_maintenance.copying import CheckSum, Position, TableCopy, reflected
 
 Advance = Callable[[int, int | None], None]

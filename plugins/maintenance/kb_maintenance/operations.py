@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kb_framework.api import Http, Operation
 
 if TYPE_CHECKING:
-    from kb_framework.validation import Body
+    from kb_framework.api.models import Body
     from kb_maintenance import models
 
 _MODELS = "kb_maintenance.models"

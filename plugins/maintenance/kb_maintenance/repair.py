@@ -9,10 +9,10 @@ from kb_models.api import NO_EMBEDDING, Embedding, Step
 from kb_text.api import add_missing_text
 
 from kb_framework.api import Progress
-from kb_framework.storage.contract import VectorFill
-from kb_framework.storage.spaces import active_space, drop_space, spaces_being_built
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, document_tags, documents, organizations
+from kb_framework.api.engine import VectorFill
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.spaces import active_space, drop_space, spaces_being_built
+from kb_framework.api.tables import chunks, document_tags, documents, organizations
 
 _BATCH = 1000
 # Seconds of work on the vectors between two reports of progress.

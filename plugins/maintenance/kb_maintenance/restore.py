@@ -15,20 +15,19 @@ from kb_files.api import FILE, LocalFiles, named_document
 from kb_sqlite.api import SqliteEngine, dbapi2, forget_accelerator
 from sqlalchemy import exc
 
-from kb_framework.bootstrap import Bootstrap
-from kb_framework.data_folder import (
+from kb_framework.api.data_folder import (
     finish_switch,
     remove_leftovers,
     switch,
     sync_tree,
     working_folder,
 )
+from kb_framework.api.files import Mismatch, copy_verified, open_files
+from kb_framework.api.opening import PATIENT_SECONDS, Bootstrap, load_settings, running_engine
+from kb_framework.api.parts import Files, Plugins
+from kb_framework.api.tables import damage, documents
+from kb_framework.api.times import now
 from kb_framework.errors import Conflict
-from kb_framework.files import Files, Mismatch, copy_verified, open_files
-from kb_framework.plugins import Plugins
-from kb_framework.running import PATIENT_SECONDS, running_engine
-from kb_framework.settings_loading import load_settings
-from kb_framework.storage.tables import damage, documents, now
 from kb_maintenance.archive import ArchiveReader, refused
 from kb_maintenance.backup import DATABASE, FORMAT
 

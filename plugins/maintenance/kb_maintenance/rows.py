@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import document_tags
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import document_tags
 
 # They say where a row is in this very database.
 _LOCAL = {"organization_id", "seq"}

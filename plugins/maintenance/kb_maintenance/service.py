@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from kb_models.api import NO_EMBEDDING, Embedding, Step, VectorRebuild
 
 from kb_framework.api import Actor, Progress
+from kb_framework.api.engine import VectorFill
+from kb_framework.api.models import Body
+from kb_framework.api.parts import Store
 from kb_framework.errors import Busy, KBError
-from kb_framework.storage.contract import VectorFill
-from kb_framework.storage.store import Store
-from kb_framework.validation import Body
 from kb_maintenance.doctor import DoctorService
 from kb_maintenance.models import Compacted, IndexSize, Reindexed, ReindexIn
 

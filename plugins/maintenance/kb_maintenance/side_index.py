@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from sqlalchemy import exc
 
 from kb_framework.api import Finding, Progress
+from kb_framework.api.parts import Upkeep
 from kb_framework.errors import KBError
-from kb_framework.upkeep import Upkeep
 
 # Seconds to wait for another process that builds side indexes.
 _PATIENCE = 60.0

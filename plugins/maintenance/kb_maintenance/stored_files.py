@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 from kb_files.api import WHAT_TO_DO, Integrity, chunk_damaged
 
+from kb_framework.api.files import PART
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import documents
 from kb_framework.errors import FileDamaged
-from kb_framework.files import PART
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import documents
 from kb_maintenance.archive import ArchiveWriter
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import Conflict
 from kb_models.catalogue import MODELS, install, is_intact, model_named
 from kb_models.onnx_model import missing_packages

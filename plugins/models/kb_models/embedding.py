@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kb_framework.api import Embedder, EmbedderObject
-from kb_framework.chosen import Chosen
+from kb_framework.api.engine import VectorFill
+from kb_framework.api.parts import Plugins, Store, Tx
+from kb_framework.api.plugins import Chosen
+from kb_framework.api.spaces import Space, active_space, create_space
 from kb_framework.errors import EmbedderUnavailable, KBError, WrongType
-from kb_framework.plugins import Plugins
-from kb_framework.storage.contract import VectorFill
-from kb_framework.storage.spaces import Space, active_space, create_space
-from kb_framework.storage.store import Store, Tx
 from kb_models.languages import LanguageAdvice, advise, count_languages
 from kb_models.settings import ModelsSettings
 from kb_models.vectors import VectorRebuild, add_missing_vectors

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from kb_framework.api import Generator, GeneratorObject
-from kb_framework.chosen import Chosen
+from kb_framework.api.parts import Plugins
+from kb_framework.api.plugins import Chosen
 from kb_framework.errors import GeneratorUnavailable, KBError, WrongType
-from kb_framework.plugins import Plugins
 
 
 class Generation:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import documents
 
 if TYPE_CHECKING:
     from kb_models.embedding import Embedding

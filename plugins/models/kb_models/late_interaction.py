@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from kb_text.api import language_of
 
 from kb_framework.api import Hit, RetrievalQuery
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
 from kb_models.texts import embedded_text
 from kb_models.wordllama import WordLlama
 

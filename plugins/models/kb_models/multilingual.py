@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from kb_framework.settings import HostSettings
+from kb_framework.api.parts import HostSettings
 from kb_models.catalogue import MULTILINGUAL
 from kb_models.onnx_model import OnnxModel, missing_packages
 

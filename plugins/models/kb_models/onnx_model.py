@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from kb_framework.api.messages import install_command
 from kb_framework.errors import EmbedderUnavailable
-from kb_framework.extras import install_command
 
 # For models that cut texts into tokens themselves: more says nothing new about a chunk, and costs time by its square.
 _MAX_CHARACTERS = 8000

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from kb_framework.setting_types import Address, Number, WholeNumber
-from kb_framework.settings import Section
+from kb_framework.api.settings import Address, Number, Section, WholeNumber
 
 
 class ModelsSettings(Section):

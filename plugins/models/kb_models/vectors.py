@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from kb_framework.errors import Conflict, EmbedderUnavailable
-from kb_framework.storage.spaces import (
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.spaces import (
     Space,
     activate_space,
     active_space,
@@ -22,9 +22,9 @@ from kb_framework.storage.spaces import (
     drop_space,
     spaces_being_built,
 )
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
+from kb_framework.errors import Conflict, EmbedderUnavailable
 from kb_models.texts import embedded_text
 
 if TYPE_CHECKING:

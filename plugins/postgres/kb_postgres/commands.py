@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import ConfigInvalid, InvalidInput
 
 _MAX_PARTITIONS = 128
@@ -22,7 +22,7 @@ def partition(number: int, /, *, cli: Cli) -> None:
     --------
     kb db partition 8
     """
-    from kb_framework.app import open_kb
+    from kb_framework.api.opening import open_kb
 
     if not 1 <= number <= _MAX_PARTITIONS:
         raise InvalidInput(

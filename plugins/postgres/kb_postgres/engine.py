@@ -32,9 +32,9 @@ from psycopg.types.json import set_json_loads
 from sqlalchemy import exc
 
 import kb_postgres.dialect  # noqa: F401 - its functions are found by SQLAlchemy
+from kb_framework.api import tables
+from kb_framework.api.sql import from_json
 from kb_framework.errors import UNCHANGED, Busy, Conflict, DiskFull, KBError, StoreUnusable
-from kb_framework.storage import tables
-from kb_framework.storage.sql import from_json
 from kb_postgres import full_text, vectors
 from kb_postgres.full_text import PostgresText
 from kb_postgres.index_builder import PostgresIndexBuilder
@@ -43,7 +43,7 @@ from kb_postgres.replica import Replica
 from kb_postgres.vectors import PostgresVectors
 
 if TYPE_CHECKING:
-    from kb_framework.storage.store import Store
+    from kb_framework.api.parts import Store
 
 log = logging.getLogger("kb.store")
 

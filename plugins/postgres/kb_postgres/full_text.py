@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from kb_framework.storage.contract import Columns, IndexedText
-from kb_framework.storage.text_query import Phrase, TextQuery
+from kb_framework.api.engine import Columns, IndexedText
+from kb_framework.api.text_query import Phrase, TextQuery
 from kb_postgres.partitions import create_table
 from kb_postgres.ranking import ranked
 from kb_postgres.tables import fts, has, totals

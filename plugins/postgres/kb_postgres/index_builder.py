@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import embedding_spaces
+from kb_framework.api.tables import embedding_spaces
 from kb_postgres.vectors import EXACT, MAX_DIMENSIONS, has_hnsw, hnsw_name
 
 if TYPE_CHECKING:
-    from kb_framework.storage.store import Store
+    from kb_framework.api.parts import Store
 
 
 class PostgresIndexBuilder:

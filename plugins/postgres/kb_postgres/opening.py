@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kb_framework.api import StoreLocation
+from kb_framework.api.messages import install_command
 from kb_framework.errors import StoreUnusable
-from kb_framework.extras import install_command
 
 if TYPE_CHECKING:
     from kb_postgres.engine import PostgresEngine

@@ -7,10 +7,10 @@ from functools import partial
 
 import sqlalchemy as sa
 
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.spaces import show_active_space
+from kb_framework.api.tables import embedding_spaces
 from kb_framework.errors import Busy
-from kb_framework.storage.spaces import show_active_space
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import embedding_spaces
 from kb_postgres import full_text, vectors
 from kb_postgres.partitions import NOTE, NOTED_AT, partitions
 

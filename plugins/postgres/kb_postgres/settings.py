@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from kb_framework.setting_types import DatabaseUrl, Number, WholeNumber, valid_database_url
-from kb_framework.settings import HostSettings, Section
+from kb_framework.api.parts import HostSettings
+from kb_framework.api.settings import DatabaseUrl, Number, Section, WholeNumber, valid_database_url
 
 
 def _postgres_url(value: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
-from kb_framework.storage.contract import Columns, VectorFill
+from kb_framework.api.engine import Columns, VectorFill
 from kb_postgres.dialect import VectorBytes, from_sent, to_text
 from kb_postgres.partitions import create_table
 

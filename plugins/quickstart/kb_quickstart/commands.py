@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import EngineError, InvalidInput
 
 SAMPLE = Path(__file__).parent / "sample"

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.tables import BigId
 from kb_framework.errors import TooManyRequests
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import BigId
 
 metadata = sa.MetaData()
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from kb_text.api import index_fields, query_terms
 
 from kb_framework.api import Chunker, Extracted, ResearchQuery, ResearchResult, resolve
-from kb_framework.plugins import Plugins
-from kb_framework.settings import HostSettings
+from kb_framework.api.parts import HostSettings, Plugins
 from kb_research.settings import ResearchSettings
 
 log = logging.getLogger("kb.research")

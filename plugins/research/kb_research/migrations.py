@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 from kb_research import limits
 from kb_research.tables import metadata
 

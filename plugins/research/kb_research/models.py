@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
-from kb_framework.paging import PageMeta
-from kb_framework.pipelines.selection import Filtered, with_filters
-from kb_framework.plugins import Plugins
-from kb_framework.validation import Body, Model, Question, Text
+from kb_framework.api.models import Body, Model, Question, Text
+from kb_framework.api.paging import PageMeta
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import Filtered, with_filters
 
 Kind = Literal["fact", "angle", "example", "quote"]
 Policy = Literal["normal", "inspiration_only", "never_generate"]

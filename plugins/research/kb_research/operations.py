@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kb_framework.api import Command, Http, Operation, Tool
 
 if TYPE_CHECKING:
-    from kb_framework.paging import PageIn
+    from kb_framework.api.paging import PageIn
     from kb_research.models import AddIn, ResearchIn, ResearchOut, SavedPage, SnippetAdded
 
 SEARCH: Operation[ResearchIn, ResearchOut] = Operation(
@@ -40,7 +40,7 @@ RECENT: Operation[PageIn, SavedPage] = Operation(
     "research.recent",
     "research.search",
     Http("GET", "/research/recent"),
-    input="kb_framework.paging:PageIn",
+    input="kb_framework.api.paging:PageIn",
     output="kb_research.models:SavedPage",
     help="List the caller's searches with their results, newest first.",
     command=Command(

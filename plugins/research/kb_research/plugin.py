@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kb_framework import api, hookimpl
-from kb_framework.plugins import Plugins
+from kb_framework.api.parts import Plugins
 
 
 @hookimpl

@@ -8,16 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from kb_knowledge.adding import AddingService
-from kb_knowledge.api import NewChunk
+from kb_knowledge.api import AddingService, NewChunk
 
 from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource
+from kb_framework.api.paging import PageIn
+from kb_framework.api.parts import Plugins, Selector, Store, Tx
+from kb_framework.api.times import now
 from kb_framework.errors import KBError, StoreUnusable, WrongType
-from kb_framework.paging import PageIn
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import now
 from kb_research.limits import Limit, Limiter
 from kb_research.models import (
     AddIn,

@@ -8,13 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import ResearchQuery, ResearchResult, RetrievalQuery, Selection
-from kb_framework.pipelines.retrieval import Retrieval
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import citation
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.chunks import citation
+from kb_framework.api.parts import Plugins, Retrieval, Selector, Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
 
 _PAIR = ("lexical", "vector")
 _POOL = 100

@@ -13,12 +13,10 @@ from typing import Any
 from kb_models.api import NO_EMBEDDING, Embedding
 
 from kb_framework.api import Actor
+from kb_framework.api.models import ErrorV1, validate
+from kb_framework.api.nesting import MAX_DEPTH, cut, is_deeper
+from kb_framework.api.parts import Plugins, Store, Tx
 from kb_framework.errors import EmbedderUnavailable, InternalError, InvalidInput, KBError
-from kb_framework.nesting import MAX_DEPTH, cut, is_deeper
-from kb_framework.plugins import Plugins
-from kb_framework.storage.store import Store, Tx
-from kb_framework.validation import validate
-from kb_framework.wire import ErrorV1
 from kb_search.budget import Draft, cost, fit, unlimited
 from kb_search.inputs import search_model
 from kb_search.models import (

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from kb_documents.api import real_path
 
 from kb_framework.api import Operation
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 from kb_framework.errors import ConfigInvalid, KBError
-from kb_framework.filenames import real_path
 from kb_search.last_search import remember
 from kb_search.render import facet_lines, hit_block, style, trace_lines
 from kb_search.snippet import Matcher

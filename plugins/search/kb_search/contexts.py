@@ -7,9 +7,9 @@ from collections.abc import Collection, Hashable, Mapping
 
 import sqlalchemy as sa
 
-from kb_framework.storage.sql import among_given
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among_given
+from kb_framework.api.tables import chunks, documents
 
 # The headings as text: they are compared, and hundreds of chunks are asked about in every search.
 _QUERY = (

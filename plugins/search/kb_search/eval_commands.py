@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from kb_framework.client import Engine, connect
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
+from kb_framework.api.client import Engine, connect
 from kb_framework.errors import ConfigInvalid
 from kb_search.evaluation import MODES, Collection, Quality, fill, load_collection, measure
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kb_framework.client import Engine
+from kb_framework.api.client import Engine
 from kb_framework.errors import ConfigInvalid
 
 MODES = ("lexical", "vector", "hybrid")

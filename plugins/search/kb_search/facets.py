@@ -11,9 +11,9 @@ from kb_documents.api import count_values
 from kb_text.api import text_query
 
 from kb_framework.api import RetrievalQuery
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
 from kb_search.models import FacetOut, FacetsOut
 
 _BY = ("tag", "doc_type", "lang", "media")

@@ -8,8 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_framework.api import Selection
-from kb_framework.pipelines.selection import Selector
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Selector, Tx
 from kb_search.models import SearchIn
 
 # Search's own name of a filter, and the one that it has everywhere.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
-from kb_framework.pipelines.columns import Candidates, Hits, plain
+from kb_framework.api.retrieval import Candidates, Hits, plain
 
 # Set on the tuning parts of the collections; from 0.4 to 0.55 it makes little difference.
 VECTOR = 0.5

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 
 from kb_framework.api import Hit, RetrievalQuery
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import chunks, documents
 from kb_search.facets import matching
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kb_framework.pipelines.selection import with_filters
-from kb_framework.plugins import Plugins
+from kb_framework.api.parts import Plugins
+from kb_framework.api.selection import with_filters
 from kb_search.models import SearchIn
 
 

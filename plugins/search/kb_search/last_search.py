@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kb_framework.bootstrap import write_private
+from kb_framework.api.data_folder import write_private
 
 _FILE = "last_search.json"
 _KEPT = ("rank", "chunk_id", "doc_id", "doc_path", "title", "citation")

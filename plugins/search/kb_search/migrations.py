@@ -6,7 +6,7 @@ import secrets
 
 import sqlalchemy as sa
 
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 from kb_search.tables import keys, metadata
 
 

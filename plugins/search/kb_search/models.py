@@ -6,10 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from kb_framework.pipelines.selection import Filtered
-from kb_framework.times import Time
-from kb_framework.validation import Body, Id, Model, Question, Tag, Text
-from kb_framework.wire import ErrorV1
+from kb_framework.api.models import Body, ErrorV1, Id, Model, Question, Tag, Text, Time
+from kb_framework.api.selection import Filtered
 
 Mode = Literal["lexical", "vector", "hybrid"]
 Trust = Literal["primary", "secondary", "generated"]

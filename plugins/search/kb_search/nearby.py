@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import mul
 from typing import Any
 
-from kb_framework.pipelines.columns import Hits
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
+from kb_framework.api.retrieval import Hits
 from kb_search.contexts import contexts
 
 # Set on the tuning parts of the collections: more of either costs time and changes nothing.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from kb_documents.api import printable, real_path
 
-from kb_framework.edges.cli.console import Cli, harmless, interactive
+from kb_framework.api.cli import Cli, harmless, interactive
 from kb_framework.errors import NotFound
-from kb_framework.filenames import printable, real_path
 from kb_search.last_search import recall
 from kb_search.render import place_of
 

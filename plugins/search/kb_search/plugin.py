@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
-    from kb_framework.pipelines.columns import Candidates, Hits
-    from kb_framework.storage.store import Tx
+    from kb_framework.api.parts import Tx
+    from kb_framework.api.retrieval import Candidates, Hits
 
 
 @hookimpl

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kb_text.api import Text
 
-from kb_framework.edges.cli.console import harmless
+from kb_framework.api.cli import harmless
 from kb_search.snippet import Matcher
 
 _BAR = 10

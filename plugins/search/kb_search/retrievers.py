@@ -8,11 +8,11 @@ from kb_models.api import NO_EMBEDDING, Embedding
 from kb_text.api import in_latin_letters, language_of, text_query
 
 from kb_framework.api import Candidate, RetrievalQuery
+from kb_framework.api.chunks import allowed_chunks, has_chunks, require_chunks
+from kb_framework.api.parts import Tx
+from kb_framework.api.retrieval import Candidates
+from kb_framework.api.text_query import Expression
 from kb_framework.errors import EmbedderUnavailable
-from kb_framework.pipelines.columns import Candidates
-from kb_framework.storage.chunks import allowed_chunks, has_chunks, require_chunks
-from kb_framework.storage.store import Tx
-from kb_framework.storage.text_query import Expression
 
 # Title, headings, body.
 _WEIGHTS = (2.5, 1.5, 1.0)

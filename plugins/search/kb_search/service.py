@@ -13,15 +13,13 @@ import sqlalchemy as sa
 from kb_text.api import text_query
 
 from kb_framework.api import Actor, Hit, RetrievalQuery
+from kb_framework.api.chunks import allowed_chunks, citation, hit_columns
+from kb_framework.api.models import made
+from kb_framework.api.parts import Plugins, Retrieval, Selector, Store, Tx
+from kb_framework.api.retrieval import Retrieved
+from kb_framework.api.sql import among, among_given
+from kb_framework.api.tables import chunks, document_tags, documents
 from kb_framework.errors import KBError, NotFound
-from kb_framework.pipelines.retrieval import Retrieval, Retrieved
-from kb_framework.pipelines.selection import Selector
-from kb_framework.plugins import Plugins
-from kb_framework.storage.chunks import allowed_chunks, citation, hit_columns
-from kb_framework.storage.sql import among, among_given
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, document_tags, documents
-from kb_framework.validation import made
 from kb_search.budget import Content, Draft, Fitted, cost, fit, unlimited
 from kb_search.cursor import Cursors, search_digest
 from kb_search.facets import count_facets

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from kb_text.api import phrase_terms
 
+from kb_framework.api.text_query import Expression, Term
 from kb_framework.errors import InvalidInput
-from kb_framework.storage.text_query import Expression, Term
 
 _FIELDS = ("title",)
 _QUOTE = '"'

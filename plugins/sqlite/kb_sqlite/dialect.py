@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 
-from kb_framework.storage.sql import Forbidden, JsonObject, JsonValues, NewUuid
+from kb_framework.api.sql import Forbidden, JsonObject, JsonValues, NewUuid
 
 
 @compiles(JsonValues, "sqlite")

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 import kb_sqlite.dialect  # noqa: F401 - its functions are found by SQLAlchemy
+from kb_framework.api import tables
+from kb_framework.api.sql import from_json
 from kb_framework.errors import UNCHANGED, Busy, DiskFull, KBError, StoreUnusable
-from kb_framework.storage import tables
-from kb_framework.storage.sql import from_json
 from kb_sqlite import full_text, vectors, virtual_tables
 from kb_sqlite.accelerator import tables as accelerator
 from kb_sqlite.accelerator.on_write import Changes
@@ -29,7 +29,7 @@ from kb_sqlite.full_text import SqliteText
 from kb_sqlite.vectors import SqliteVectors
 
 if TYPE_CHECKING:
-    from kb_framework.storage.store import Store
+    from kb_framework.api.parts import Store
     from kb_sqlite.accelerator.builder import SegmentBuilder
     from kb_sqlite.accelerator.searching import AcceleratedSearch
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from kb_framework.storage import tables
-from kb_framework.storage.contract import Columns, IndexedText
-from kb_framework.storage.read_cache import once
-from kb_framework.storage.tables import Uuid
-from kb_framework.storage.text_query import Phrase, TextQuery
+from kb_framework.api import tables
+from kb_framework.api.engine import Columns, IndexedText, once
+from kb_framework.api.tables import Uuid
+from kb_framework.api.text_query import Phrase, TextQuery
 from kb_sqlite import virtual_tables
 from kb_sqlite.accelerator.tables import TEXT
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kb_framework.api import StoreLocation
-from kb_framework.data_folder import DATABASE
+from kb_framework.api.data_folder import DATABASE
 from kb_framework.errors import ConfigInvalid
 from kb_sqlite.engine import SqliteEngine
 from kb_sqlite.settings import AcceleratorSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from kb_framework.storage.contract import Columns, VectorFill
+from kb_framework.api.engine import Columns, VectorFill
 from kb_sqlite import virtual_tables
 
 if TYPE_CHECKING:

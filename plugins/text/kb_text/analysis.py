@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import Stemmer
 
-from kb_framework.storage.text_query import Adjacent, Expression, Phrase, Term, TextQuery, Word
+from kb_framework.api.text_query import Adjacent, Expression, Phrase, Term, TextQuery, Word
 from kb_text.korean import ending
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_framework.api import ChunkText
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import chunks, documents, organizations
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import chunks, documents, organizations
 from kb_text.analysis import indexed_words
 
 _BATCH = 1000

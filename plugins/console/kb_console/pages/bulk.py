@@ -10,9 +10,9 @@ from kb_console.pages.documents import kinds
 from kb_console.shown import address
 from kb_console.view import Go, Html, View, typed
 from kb_framework.api import MutationKind
+from kb_framework.api.messages import plural
+from kb_framework.api.models import takes_list
 from kb_framework.errors import InvalidInput, NotFound
-from kb_framework.messages import plural
-from kb_framework.validation import takes_list
 
 _NOT_OWN = frozenset({"force", "plan"})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kb_console import filters
 from kb_console.view import Go, Html, View
-from kb_framework.bootstrap import split_list
+from kb_framework.api.models import split_list
 from kb_framework.errors import InvalidInput
 
 _COLUMNS = (

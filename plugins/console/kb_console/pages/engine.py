@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kb_console.view import Go, Html, View
-from kb_framework.discovery import HOST_DISTRIBUTION
+from kb_framework.api.plugins import HOST_DISTRIBUTION
 from kb_framework.errors import NotFound
 
 _TABS = {"plugins": "list_plugins", "settings": "list_settings", "health": "doctor"}

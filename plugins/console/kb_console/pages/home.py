@@ -8,7 +8,7 @@ from typing import Any
 from kb_console.charts import bars
 from kb_console.pages.jobs import about
 from kb_console.view import Go, Html, View
-from kb_framework.bootstrap import split_list
+from kb_framework.api.models import split_list
 from kb_framework.errors import InvalidInput
 
 _LAST_JOBS = 6

@@ -22,9 +22,10 @@ import sqlalchemy as sa
 from kb_text.api import indexed_words
 
 from kb_framework.api import ChunkText
-from kb_framework.storage.spaces import active_space
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import chunks, documents, now
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.spaces import active_space
+from kb_framework.api.tables import chunks, documents
+from kb_framework.api.times import now
 from kb_sqlite.accelerator.arrays import Array, ArrayWriter, Damaged, check_arrays, open_arrays
 from kb_sqlite.accelerator.encoding import encode
 from kb_sqlite.accelerator.ivf import Quantised, open_vectors, quantise, write_vectors

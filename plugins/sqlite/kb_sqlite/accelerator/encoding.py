@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 import numpy as np
 from kb_text.api import is_unspaced
 
-from kb_framework.storage.text_query import Word
+from kb_framework.api.text_query import Word
 from kb_sqlite.accelerator.arrays import Array
 
 # Of title, headings and body: the most that is counted, and where in a code it stands.

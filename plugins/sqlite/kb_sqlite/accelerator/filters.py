@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from kb_framework.storage.read_cache import once
-from kb_framework.storage.sql import among_given
-from kb_framework.storage.tables import chunks
+from kb_framework.api.engine import once
+from kb_framework.api.sql import among_given
+from kb_framework.api.tables import chunks
 from kb_sqlite.accelerator.arrays import Array
 
 _REMOVED = "SELECT seq, before FROM side_removed WHERE side_id = ? AND seq IN (SELECT value FROM json_each(?))"

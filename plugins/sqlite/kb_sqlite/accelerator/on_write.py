@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_framework.storage.read_cache import once
-from kb_framework.storage.tables import chunks
+from kb_framework.api.engine import once
+from kb_framework.api.tables import chunks
 from kb_sqlite.accelerator.tables import TEXT, side_indexes, side_removed, side_segments, side_tail
 
 _LIVE = sa.select(side_indexes.c.id).where(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from kb_framework.storage.read_cache import once
-from kb_framework.storage.text_query import Word
+from kb_framework.api.engine import once
+from kb_framework.api.text_query import Word
 from kb_sqlite.accelerator.arrays import Array, Damaged, best_first, best_of_each
 from kb_sqlite.accelerator.encoding import query_keys
 from kb_sqlite.accelerator.filters import MOST_CANDIDATES, Filter, Found

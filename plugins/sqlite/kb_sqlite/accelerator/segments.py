@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import sqlalchemy as sa
 
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 from kb_sqlite.accelerator.arrays import Array, ArrayWriter, open_arrays
 from kb_sqlite.accelerator.tables import side_removed, side_segments
 

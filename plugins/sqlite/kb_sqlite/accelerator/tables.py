@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import BigId, Time, Uuid
+from kb_framework.api.tables import BigId, Time, Uuid
 
 metadata = sa.MetaData()
 

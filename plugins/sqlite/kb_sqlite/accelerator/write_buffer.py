@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
-from kb_framework.storage.read_cache import once
+from kb_framework.api.engine import once
 from kb_sqlite.accelerator.arrays import Array
 from kb_sqlite.accelerator.postings import TextBlock, build_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import documents
+from kb_framework.api.parts import Tx
+from kb_framework.api.tables import documents
 from kb_legalhold.tables import legal_holds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_framework.api import Objection, Plan
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 from kb_legalhold.tables import legal_holds
 
 

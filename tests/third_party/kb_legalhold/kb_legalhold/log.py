@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_framework.api import Actor, Changes
-from kb_framework.storage.store import Tx
-from kb_framework.storage.tables import now
+from kb_framework.api.parts import Tx
+from kb_framework.api.times import now
 from kb_legalhold.tables import legal_hold_log, legal_holds
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb_framework.storage.store import Tx
+from kb_framework.api.parts import Tx
 from kb_legalhold.tables import legal_hold_log, legal_holds
 
 

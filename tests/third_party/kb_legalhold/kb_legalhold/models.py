@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from kb_framework.paging import PageIn, PageMeta
-from kb_framework.validation import Body, Id, Text
+from kb_framework.api.models import Body, Id, Text
+from kb_framework.api.paging import PageIn, PageMeta
 
 
 def _not_blank(text: str) -> str:

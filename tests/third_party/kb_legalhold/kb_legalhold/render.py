@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kb_framework.edges.cli.console import Cli
+from kb_framework.api.cli import Cli
 
 
 def holds(cli: Cli, found: dict[str, Any], _: dict[str, Any]) -> None:

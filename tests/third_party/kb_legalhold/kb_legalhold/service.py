@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from kb_framework.api import Actor
+from kb_framework.api.parts import Store, Tx
+from kb_framework.api.sql import among
+from kb_framework.api.tables import documents
+from kb_framework.api.times import now
 from kb_framework.errors import NotFound
-from kb_framework.storage.sql import among
-from kb_framework.storage.store import Store, Tx
-from kb_framework.storage.tables import documents, now
 from kb_legalhold.log import record
 from kb_legalhold.models import Hold, HoldIn, HoldPage, HoldsIn, Placed, Released, ReleaseIn
 from kb_legalhold.settings import LegalHoldSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kb_framework.settings import Section
+from kb_framework.api.settings import Section
 
 
 class LegalHoldSettings(Section):

@@ -157,3 +157,27 @@ def parameter_words(message: str, given: Any, choices: Iterable[str] = ()) -> st
     if sign:
         return f"must be {_BOUNDS[_SIGNS[sign]].format(bound)}{_not(given)}"
     return f"must be {_TYPES.get(base, base)}{_not(given)}"
+
+
+# Optional dependencies
+
+_DISTRIBUTION = "kb-framework"
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command for an extra. A package installed from a folder is not on an index, so it names the folder."""
+    import importlib.metadata
+    import shlex
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        origin = json.loads(
+            importlib.metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}"
+        )
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    url = str(origin.get("url", ""))
+    if "dir_info" not in origin or not url.startswith("file://"):
+        return f"pip install '{_DISTRIBUTION}[{extra}]'"
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f"pip install {editable}{shlex.quote(f'{unquote(urlsplit(url).path)}[{extra}]')}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from kb_framework.api import LOCAL_USER, Actor
-from kb_framework.storage.tables import jobs, now, typed_jobs, users
+from kb_framework.api.tables import jobs, typed_jobs, users
+from kb_framework.api.times import now
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Tx

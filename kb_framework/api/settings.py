@@ -1,16 +1,19 @@
-"""Types of settings: strict numbers, lists, addresses without passwords."""
+"""A plugin's settings: the base of its section, and types: strict numbers, lists, addresses without passwords."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr
-from pydantic_settings import NoDecode
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kb_framework.bootstrap import split_list
 from kb_framework.masking import MASK
+
+if TYPE_CHECKING:
+    from kb_framework.settings import HostSettings
 
 StringList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
 
@@ -83,3 +86,26 @@ def valid_database_url(value: Any) -> Any:
         if "@" in before or "/" in before.partition("//")[2]:
             raise ValueError("write @ in a password as %40, and / as %2F")
     return value
+
+
+class Section(BaseSettings):
+    """A plugin's settings: subclass it, give every field a default and a description."""
+
+    # A value may be a secret, so errors leave it out.
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load_settings` reads the sources one by one, to know where each value came from.
+        return (init_settings,)
+
+    def misfit(self, host: HostSettings) -> tuple[str, str] | None:
+        """Return a field that does not go with the host's settings, and why; None where all do."""
+        return None

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.sql import visitors
 
 from kb_framework.api import Actor, ChunkColumn, RetrievalQuery
+from kb_framework.api.sql import among, among_given
+from kb_framework.api.tables import Json, chunks, documents
 from kb_framework.errors import StoreUnusable
-from kb_framework.storage.sql import among, among_given
-from kb_framework.storage.tables import Json, chunks, documents
 
 if TYPE_CHECKING:
+    from kb_framework.api.engine import TextIndex, VectorIndex
     from kb_framework.plugins import Plugins
-    from kb_framework.storage.contract import TextIndex, VectorIndex
     from kb_framework.storage.store import Tx
 
 FIELDS = ("id", "job_id", "chunk_index", "content", "content_hash", "metadata", "created_at")

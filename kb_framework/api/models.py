@@ -1,4 +1,4 @@
-"""Bad input, said clearly: field types for bodies, and one translation of pydantic's findings."""
+"""The bases and field types of what goes over the wire, and one translation of pydantic's findings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from kb_framework.errors import InvalidInput
-from kb_framework.messages import finding_words, shown, unknown
-from kb_framework.nesting import MAX_DEPTH, is_deeper
+from kb_framework.api.messages import finding_words, shown, unknown
+from kb_framework.api.nesting import MAX_DEPTH, is_deeper
+from kb_framework.api.times import parse_time
+from kb_framework.bootstrap import split_list as split_list
+from kb_framework.errors import InvalidInput, error_codes
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -96,12 +98,23 @@ JsonObject = Annotated[dict[str, Any], AfterValidator(_bounded_json)]
 # As an archive has it; see `too_much_json`.
 StoredJson = Annotated[dict[str, Any], AfterValidator(_clean_json)]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
+Time = Annotated[Text, Field(min_length=1, max_length=64), AfterValidator(parse_time)]
 
 
 class Model(BaseModel):
     """The base of what goes over the wire. What validates it is made when it is first used: most commands use a few of all."""
 
     model_config = ConfigDict(defer_build=True)
+
+
+class ErrorV1(Model):
+    """An error of search, of the CLI's `--json`, of MCP; `code` is from the closed list."""
+
+    schema_version: Literal["error.v1"]
+    code: str = Field(json_schema_extra={"enum": [*error_codes()]})
+    message: str
+    details: dict[str, Any]
+    hint: str | None
 
 
 def made(model: type[M], fields: dict[str, Any], more: dict[str, Any] | None = None) -> M:

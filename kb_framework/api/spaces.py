@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from kb_framework.storage.tables import embedding_spaces, now
+from kb_framework.api.tables import embedding_spaces
+from kb_framework.api.times import now
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Tx

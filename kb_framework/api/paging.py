@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import sqlalchemy as sa
 from pydantic import Field
 
-from kb_framework.validation import Model, Question
+from kb_framework.api.models import Model, Question
 
 
 class PageMeta(Model):

@@ -5,8 +5,6 @@ Times are ISO 8601 UTC text of fixed width, which sorts and compares as time.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
@@ -16,10 +14,6 @@ Json = sa.JSON
 # SQLite gives rowid semantics (and AUTOINCREMENT) only to INTEGER.
 BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Time = sa.String(27)
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 organizations = sa.Table(

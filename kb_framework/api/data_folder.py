@@ -13,9 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from kb_framework.api.files import Files
+from kb_framework.bootstrap import write_private as write_private
 from kb_framework.errors import DatabaseMissing, StoreUnusable
-from kb_framework.files import Files
-from kb_framework.locks import lock
+from kb_framework.logs import LOG_FILE as LOG_FILE
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 DATABASE = "kb.sqlite"
 # The database comes last: it says that the rest is there.
@@ -26,6 +32,22 @@ _LOCK = ".lock"
 _PREFIXES = (".restore-", ".backup-")
 # After this time, files that a process staged or kept from removal belong to a process that is gone.
 ABANDONED_SECONDS = 24 * 3600
+
+
+# Locks
+
+
+def lock(handle: int, *, wait: bool) -> bool | None:
+    """Lock an open file. False if another process has it, None if this system or file system has no such locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 # Folders that belong to a running process

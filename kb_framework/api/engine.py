@@ -1,6 +1,6 @@
 """What a store offers: an engine below SQLAlchemy, a full-text index and a vector index. The rest is portable SQL.
 
-A store is given terms, never text: `kb_framework.storage.text_query` says what a query is. A plugin adds a store with the
+A store is given terms, never text: `kb_framework.api.text_query` says what a query is. A plugin adds a store with the
 hook `kb_stores`; `kb_testing.stores` has the checks that every store must pass.
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
+from kb_framework.api.text_query import TextQuery
 from kb_framework.errors import KBError
-from kb_framework.storage.text_query import TextQuery
+from kb_framework.storage.read_cache import once as once
 
 if TYPE_CHECKING:
     from kb_framework.storage.store import Store

@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-from kb_framework.nesting import MAX_STORED_DEPTH, PROBLEM, is_deeper
+from kb_framework.api.nesting import MAX_STORED_DEPTH, PROBLEM, is_deeper
 
 _CLAUSES = sa.sql.visitors.InternalTraversal.dp_clauseelement_list
 
