@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -85,16 +85,21 @@ def hit_columns(plugins: Plugins) -> list[sa.ColumnElement[Any]]:
 
 def allowed_chunks(query: RetrievalQuery, tx: Tx) -> sa.Select:
     """The numbers of the chunks that a search may return: what a retriever selects from."""
-    allowed = sa.select(chunks.c.seq).where(tx.owns(chunks))
-    if query.condition is None:
-        return allowed
-    # A condition on chunks alone need not look at the documents of all of them.
+    return numbers_of_chunks(tx, [] if query.condition is None else [query.condition])
+
+
+def numbers_of_chunks(tx: Tx, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select:
+    """Select the numbers of the organization's chunks that meet conditions on chunks and documents."""
+    found = sa.select(chunks.c.seq).where(tx.owns(chunks), *conditions)
+    # Conditions on chunks alone need not read the documents of all of them.
     about_documents = any(
-        getattr(item, "table", None) is documents for item in visitors.iterate(query.condition)
+        getattr(item, "table", None) is documents
+        for condition in conditions
+        for item in visitors.iterate(condition)
     )
-    if about_documents:
-        allowed = allowed.join(documents, documents.c.id == chunks.c.document_id)
-    return allowed.where(query.condition)
+    return (
+        found.join(documents, documents.c.id == chunks.c.document_id) if about_documents else found
+    )
 
 
 def has_chunks(tx: Tx, index: TextIndex | VectorIndex | None = None) -> bool:

@@ -55,6 +55,11 @@ def index_partitions(tx: Tx) -> None:
     tx.engine.upgrade_indexes(tx.connection)
 
 
+def leave_out_row_numbers(tx: Tx) -> None:
+    """Index the rows of an organization without their numbers, where the engine adds those itself."""
+    tx.engine.upgrade_indexes(tx.connection)
+
+
 def create_integrity(tx: Tx) -> None:
     tables.integrity_metadata.create_all(tx.connection)
 
@@ -69,6 +74,7 @@ HOST_MIGRATIONS: list[Step] = [
     (5, "active vectors", show_active_space),
     (6, "partitions", index_partitions),
     (7, "integrity", create_integrity),
+    (8, "row numbers", leave_out_row_numbers),
 ]
 
 

@@ -145,7 +145,7 @@ def test_c1_the_statement_finds_chunks_by_their_key(opened: Any) -> None:
         ]
 
     assert any(step.startswith("SEARCH chunks_1") and "(id=?)" in step for step in plan), plan
-    assert any(step.startswith("SEARCH chunks ") and "seq=?" in step for step in plan), plan
+    assert any(step.startswith("SEARCH chunks ") and "rowid=?" in step for step in plan), plan
     assert not any(step.startswith(("SCAN chunks ", "SCAN documents")) for step in plan), plan
     # vec0 is asked for one row, by its number.
     assert any(

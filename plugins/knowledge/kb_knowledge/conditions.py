@@ -68,19 +68,19 @@ def is_hidden() -> Condition:
 
 
 def kind(value: Kind) -> Condition:
-    return _having(curated.c.chunk_kind == value)
+    return _column("chunk_kind") == value
 
 
 def policy(value: Policy) -> Condition:
-    return _having(curated.c.usage_policy == value)
+    return _column("usage_policy") == value
 
 
 def status(value: Status) -> Condition:
-    return sa.true() if value == "all" else _having(curated.c.is_active.is_(value == "active"))
+    return sa.true() if value == "all" else _column("is_active").is_(value == "active")
 
 
 def source_type(value: Annotated[Text, Field(min_length=1, max_length=32)]) -> Condition:
-    return _having(curated.c.source_type == value)
+    return _column("source_type") == value
 
 
 def has_words(text: str) -> Condition:
@@ -95,5 +95,6 @@ def has_words(text: str) -> Condition:
     )
 
 
-def _having(condition: Condition) -> Condition:
-    return chunks.c.seq.in_(sa.select(curated.c.seq).where(condition))
+def _column(name: str) -> Condition:
+    """Return a column of curation in a query that selects from the host's `chunks`, which does not know it."""
+    return sa.literal_column(f"{chunks.name}.{name}", curated.c[name].type)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from kb_framework.api import Actor, MutationKind, Selection, resolve
-from kb_framework.api.chunks import SOURCE
+from kb_framework.api.chunks import SOURCE, numbers_of_chunks
 from kb_framework.api.parts import Mutation, Plugins, Selector, Store, Tx
 from kb_framework.api.tables import chunks, documents
 from kb_framework.errors import Forbidden, InvalidInput, MutationRefused, NotFound
@@ -60,18 +60,13 @@ class KnowledgeService:
         page = asked.wanted
         given = {**self._selector.named(asked, "chunks").filters}
         with self._store.read(actor.organization_id) as tx:
-            where = [
-                tx.owns(chunks),
-                *self._selector.visible(Selection(given), actor, tx, "chunks"),
-            ]
+            where = self._selector.visible(Selection(given), actor, tx, "chunks")
             if asked.q is not None:
                 where.append(conditions.has_words(asked.q))
-            source = chunks.join(documents, documents.c.id == chunks.c.document_id)
-            total = tx.scalar(sa.select(sa.func.count()).select_from(source).where(*where))
-            numbers = page.cut(
-                sa.select(chunks.c.seq).select_from(source).where(*where).order_by(chunks.c.seq)
-            )
-            rows = self._rows(tx, curated.c.seq.in_(list(tx.connection.scalars(numbers))))
+            found = numbers_of_chunks(tx, where)
+            total = tx.scalar(found.with_only_columns(sa.func.count(), maintain_column_froms=True))
+            numbers = tx.connection.scalars(page.cut(found.order_by(chunks.c.seq)))
+            rows = self._rows(tx, curated.c.seq.in_(list(numbers)))
             hint = None if total else self._why_empty(tx, given, asked.q)
         return ChunkPage(
             data=[_summary(row, actor) for row in rows], meta=page.meta(total), hint=hint

@@ -22,7 +22,7 @@ import kb_sqlite.dialect  # noqa: F401 - its functions are found by SQLAlchemy
 from kb_framework.api import tables
 from kb_framework.api.sql import from_json
 from kb_framework.errors import UNCHANGED, Busy, DiskFull, KBError, StoreUnusable
-from kb_sqlite import full_text, vectors, virtual_tables
+from kb_sqlite import full_text, indexes, vectors, virtual_tables
 from kb_sqlite.accelerator import tables as accelerator
 from kb_sqlite.accelerator.on_write import Changes
 from kb_sqlite.full_text import SqliteText
@@ -247,6 +247,7 @@ class SqliteEngine:
 
     def upgrade_indexes(self, connection: sa.Connection) -> None:
         accelerator.metadata.create_all(connection)
+        indexes.leave_out_row_numbers(connection)
         inspector = sa.inspect(connection)
         for index in connection.scalars(sa.select(tables.embedding_spaces.c.index_name)).all():
             if inspector.has_table(f"{index}_chunks"):
