@@ -356,6 +356,8 @@ def test_k7_a_snapshot_keeps_what_was_measured(kb_engine: Engine, harbour: dict[
     assert snapshot["options"]["knowledge_disabled_count"] == 2
     assert snapshot["options"]["knowledge_gate"] == {"candidates": 6, "accepted": 6, "rejected": []}
     assert snapshot["options"]["knowledge_user_overrides_applied"] is True
+    assert snapshot["options"]["knowledge_left_out"] == context["rejected"] != []
+    assert snapshot["options"]["knowledge_tokens"] == context["tokens"]
     assert snapshot["prompt"] == context["prompt"]
     assert {entry["chunk_id"] for entry in snapshot["chunks"]} == {
         n for numbers in used(context).values() for n in numbers
@@ -390,6 +392,8 @@ def test_k7_a_pin_or_an_exclude_is_an_override(
 
     options = kb_engine.get_snapshot(context["snapshot_id"])["options"]
     assert options["knowledge_user_overrides_applied"] is True
+    decided = options["knowledge_pinned"], options["knowledge_excluded"]
+    assert decided == (([chunk], []) if override == "pin" else ([], [chunk]))
 
 
 def test_k7_from_a_chunk_to_the_snapshots_that_used_it(

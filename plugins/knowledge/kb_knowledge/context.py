@@ -274,6 +274,10 @@ class _Assembly:
             "knowledge_user_overrides_applied": bool(
                 self._pinned or self._excluded or self._curated or self.disabled
             ),
+            "knowledge_pinned": self._wanted.pin,
+            "knowledge_excluded": self._wanted.exclude,
+            "knowledge_left_out": [item.model_dump() for item in context.rejected],
+            "knowledge_tokens": context.tokens,
         }
 
 
