@@ -65,6 +65,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("knowledge_context", {"query": "keys", "pin": [UNKNOWN], "exclude": [UNKNOWN]}),
     ("ask", {"query": "keys", "top_k": 101}),
     ("list_snapshots", {}),
+    ("get_research", {"saved_id": UNKNOWN}),
     ("list_plugins", {}),
     ("list_settings", {}),
     ("set_plugin", {"name": "nosuch", "enabled": False}),

@@ -164,3 +164,15 @@ def test_where_a_document_came_from_is_told_of_documents_that_are_there(kb_engin
     with pytest.raises(EngineError) as refused:
         kb_engine.get_sources(added + 1)
     assert refused.value.http_status == 404
+
+
+def test_d5_the_jobs_of_a_document_are_those_of_the_files_that_became_it(kb_engine: Engine) -> None:
+    first = kb_engine.add_note("one")["document"]["id"]
+    second = kb_engine.add_note("two")
+    # One document was changed, so this job's `document_id` is 1.
+    kb_engine.bulk_tags(document_ids=[first], add=["x"])
+
+    assert [
+        job["id"] for job in kb_engine.list_jobs(document_id=second["document"]["id"])["data"]
+    ] == [second["job"]["id"]]
+    assert kb_engine.list_jobs(document_id=first)["meta"]["total"] == 1

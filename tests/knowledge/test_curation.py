@@ -415,6 +415,8 @@ def test_k3_events_are_filtered_by_who_what_and_when(kb_engine: Engine, chunk_of
     assert total() == 2
     assert total(chunk_id=one) == 1
     assert total(event_type="reclassified") == 1
+    assert total(document_id=kb_engine.get_chunk(two)["document_id"]) == 1
+    assert total(document_id=10**9) == 0
     assert total(user_id=first["user_id"]) == 2
     assert total(user_id=str(uuid.uuid4())) == 0
     assert total(since=second["created_at"]) == 1

@@ -247,6 +247,24 @@ def test_r1_searches_are_kept_with_their_results(engine: Engine) -> None:
     assert recent["data"][1]["query"] == "tides"
     assert recent["data"][1]["results"] == first["results"]
     assert recent["meta"]["total"] == 2
+    assert engine.get_research(first["saved_id"]) == recent["data"][1]
+
+
+def test_r1_a_kept_search_is_shown_to_its_caller_alone(kb_home: Path) -> None:
+    from kb_research.models import ResearchIn, SavedIn
+
+    from kb_framework.api import Actor
+    from kb_framework.app import open_kb
+    from kb_framework.errors import NotFound
+
+    kb = open_kb()
+    research = kb.services["research"]
+    kept = SavedIn(saved_id=research.search(ResearchIn(query="tides"), Actor()).saved_id)
+
+    assert research.saved(kept, Actor()).query == "tides"
+    with pytest.raises(NotFound, match="there is no search"):
+        research.saved(kept, Actor(user_id="6ba7b810-9dad-11d1-80b4-00c04fd430c8"))
+    kb.close()
 
 
 def test_r1_old_searches_go_as_the_setting_says(kb_home: Path, monkeypatch) -> None:
@@ -487,6 +505,8 @@ def test_r4_by_command(kb_home: Path, here: Run, outside: Path) -> None:
     assert piped.stdout.startswith("added chunk ")
     assert here("research", "add", "Tides rise.").returncode == 2
     assert "tides" in here("research", "recent").stdout
+    (latest,) = json.loads(here("research", "recent", "--json").stdout)["data"]
+    assert "overrated" in here("research", "show", latest["id"]).stdout
     assert json.loads(here("research", "search", "tides", "--json").stdout)["results"]
 
 

@@ -21,6 +21,9 @@ class JobsService:
         with self._store.read(actor.organization_id) as tx:
             found = select_jobs(tx).subquery()
             here = [found.c[name] == value for name, value in wanted.items() if value]
+            if asked.document_id is not None:
+                # For a change of many it is how many they were.
+                here += [found.c.job_type == "ingest", found.c.document_id == asked.document_id]
             total = tx.scalar(sa.select(sa.func.count()).select_from(found).where(*here))
             query = sa.select(found).where(*here).order_by(found.c.id.desc())
             rows = tx.rows(asked.wanted.cut(query))

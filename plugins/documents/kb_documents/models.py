@@ -151,6 +151,9 @@ class JobFilters(Question):
         Field(description="ingest, bulk_delete, bulk_tags, bulk_set_tags …"),
     ] = None
     status: Annotated[JobStatus | None, Field(description="Only jobs in this state.")] = None
+    document_id: Annotated[
+        Id | None, Field(description="Only the files that became this document.")
+    ] = None
 
 
 class JobsIn(PageIn, JobFilters):

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from kb_framework.api import Actor, Download
 from kb_framework.api.paging import Page
 from kb_framework.api.parts import Store, Tx
+from kb_framework.api.tables import chunks
 from kb_framework.api.times import moment
 from kb_knowledge.models import AboutChunkIn, ChunkEvent, ChunkEventPage, EventFilters, EventsIn
 from kb_knowledge.tables import events
@@ -35,7 +36,9 @@ class EventsService:
         """A chunk's events, newest first; they outlive the chunk."""
         return self._page(actor, asked.wanted, {"chunk_id": asked.chunk_id})
 
-    def _page(self, actor: Actor, page: Page, wanted: Mapping[str, str | None]) -> ChunkEventPage:
+    def _page(
+        self, actor: Actor, page: Page, wanted: Mapping[str, str | int | None]
+    ) -> ChunkEventPage:
         with self._store.read(actor.organization_id) as tx:
             conditions = _conditions(tx, wanted)
             total = tx.scalar(sa.select(sa.func.count()).select_from(events).where(*conditions))
@@ -57,7 +60,7 @@ class EventsService:
         first = next(lines, b"")
         return Download(itertools.chain([first], lines), "application/x-ndjson")
 
-    def _lines(self, actor: Actor, wanted: Mapping[str, str | None]) -> Iterator[bytes]:
+    def _lines(self, actor: Actor, wanted: Mapping[str, str | int | None]) -> Iterator[bytes]:
         with self._store.read(actor.organization_id) as tx:
             query = (
                 _select()
@@ -71,10 +74,11 @@ class EventsService:
                 ).encode()
 
 
-def _wanted(asked: EventFilters) -> dict[str, str | None]:
+def _wanted(asked: EventFilters) -> dict[str, str | int | None]:
     return {
         "user_id": asked.user_id,
         "chunk_id": asked.chunk_id,
+        "document_id": asked.document_id,
         "event_type": asked.event_type,
         "since": moment(asked.since, "since") if asked.since else None,
         "until": moment(asked.until, "until") if asked.until else None,
@@ -85,11 +89,14 @@ def _select() -> sa.Select:
     return sa.select(*(events.c[name] for name in _FIELDS))
 
 
-def _conditions(tx: Tx, wanted: Mapping[str, str | None]) -> list[sa.ColumnElement[bool]]:
+def _conditions(tx: Tx, wanted: Mapping[str, str | int | None]) -> list[sa.ColumnElement[bool]]:
     conditions = [tx.owns(events)]
     for name in ("user_id", "chunk_id", "event_type"):
         if value := wanted.get(name):
             conditions.append(events.c[name] == value)
+    if (document := wanted.get("document_id")) is not None:
+        here = sa.select(chunks.c.id).where(tx.owns(chunks), chunks.c.document_id == document)
+        conditions.append(events.c.chunk_id.in_(here))
     if since := wanted.get("since"):
         conditions.append(events.c.created_at >= since)
     if until := wanted.get("until"):

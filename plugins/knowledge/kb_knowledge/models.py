@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from kb_framework.api.models import Body, ChunkId, Model, Question, Text
+from kb_framework.api.models import Body, ChunkId, Id, Model, Question, Text
 from kb_framework.api.paging import Hint, PageIn, PageMeta
 from kb_framework.api.selection import Filtered
 from kb_knowledge.conditions import Kind, Policy, Reason, Status
@@ -72,6 +72,9 @@ class EventFilters(Question):
 
     user_id: Annotated[Uuid | None, Field(description="Only what this user did.")] = None
     chunk_id: Annotated[Uuid | None, Field(description="Only what happened to this chunk.")] = None
+    document_id: Annotated[
+        Id | None, Field(description="Only what happened to chunks that this document has now.")
+    ] = None
     event_type: Annotated[EventType | None, Field(description="Only events of this type.")] = None
     since: Annotated[
         Time | None, Field(description="Not before this time, such as 2026-01-31.")

@@ -95,6 +95,12 @@ class SavedPage(Model):
     meta: PageMeta
 
 
+class SavedIn(Question):
+    """Which search is meant."""
+
+    saved_id: Annotated[str, Field(description="The search's `saved_id`.")]
+
+
 class AddIn(Body):
     """What to add, and as what: `chunk_kind` is a decision that nothing takes for you."""
 

@@ -8,7 +8,15 @@ from kb_framework.api import Command, Http, Operation, Tool
 
 if TYPE_CHECKING:
     from kb_framework.api.paging import PageIn
-    from kb_research.models import AddIn, ResearchIn, ResearchOut, SavedPage, SnippetAdded
+    from kb_research.models import (
+        AddIn,
+        ResearchIn,
+        ResearchOut,
+        SavedIn,
+        SavedItem,
+        SavedPage,
+        SnippetAdded,
+    )
 
 SEARCH: Operation[ResearchIn, ResearchOut] = Operation(
     "research_search",
@@ -52,6 +60,23 @@ RECENT: Operation[PageIn, SavedPage] = Operation(
     ),
 )
 
+SHOW: Operation[SavedIn, SavedItem] = Operation(
+    "get_research",
+    "research.saved",
+    "research.search",
+    Http("GET", "/research/recent/{saved_id:uuid}"),
+    input="kb_research.models:SavedIn",
+    output="kb_research.models:SavedItem",
+    help="Show one of the caller's searches with its results, as they were then.",
+    command=Command(
+        "research show",
+        group="Knowledge",
+        positional=("saved_id",),
+        render="kb_research.render:shown",
+        examples=("kb research show 6ba7b810-9dad-11d1-80b4-00c04fd430c8",),
+    ),
+)
+
 ADD: Operation[AddIn, SnippetAdded] = Operation(
     "research_add",
     "research.add",
@@ -84,4 +109,4 @@ ADD: Operation[AddIn, SnippetAdded] = Operation(
     ),
 )
 
-OPERATIONS = [SEARCH, RECENT, ADD]
+OPERATIONS = [SEARCH, RECENT, SHOW, ADD]

@@ -20,6 +20,13 @@ def found(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> int:
     return 0 if answer["results"] else 1
 
 
+def shown(cli: Cli, answer: dict[str, Any], given: dict[str, Any]) -> int:
+    if cli.json:
+        cli.result(answer)
+        return 0
+    return found(cli, {"hint": None, **answer}, given)
+
+
 def _snippet(number: int, item: dict[str, Any]) -> str:
     state = (
         f"here as {item['chunk_id']}"
@@ -37,7 +44,7 @@ def added(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> None:
 
 def recent(cli: Cli, answer: dict[str, Any], _: dict[str, Any]) -> None:
     rows = [
-        (item["created_at"], len(item["results"]), " ".join(item["query"].split())[:80])
+        (item["id"], item["created_at"], len(item["results"]), " ".join(item["query"].split())[:80])
         for item in answer["data"]
     ]
-    cli.table(answer, rows, ("time", "results", "query"))
+    cli.table(answer, rows, ("id", "time", "results", "query"))

@@ -14,7 +14,7 @@ from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSourc
 from kb_framework.api.paging import PageIn
 from kb_framework.api.parts import Plugins, Selector, Store, Tx
 from kb_framework.api.times import now
-from kb_framework.errors import KBError, StoreUnusable, WrongType
+from kb_framework.errors import KBError, NotFound, StoreUnusable, WrongType
 from kb_research.limits import Limit, Limiter
 from kb_research.models import (
     AddIn,
@@ -22,6 +22,7 @@ from kb_research.models import (
     ResearchIn,
     ResearchOut,
     Result,
+    SavedIn,
     SavedItem,
     SavedPage,
     SnippetAdded,
@@ -33,6 +34,8 @@ from kb_research.tables import saved_items
 STORE = "store"
 # The filters of a source that does not say which it applies: those with a field of `ResearchQuery`.
 _KNOWN = frozenset({"tags", "created_after", "created_before"})
+
+_SAVED = [saved_items.c[name] for name in SavedItem.model_fields]
 
 
 class ResearchService:
@@ -99,17 +102,29 @@ class ResearchService:
         """Return the caller's searches, newest first."""
         page = asked.wanted
         with self._store.read(actor.organization_id) as tx:
-            here = (tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept())
+            here = self._own(tx, actor)
             total = tx.scalar(sa.select(sa.func.count()).select_from(saved_items).where(*here))
-            query = sa.select(*(saved_items.c[name] for name in SavedItem.model_fields)).where(
-                *here
-            )
+            query = sa.select(*_SAVED).where(*here)
             rows = tx.rows(
                 page.cut(query.order_by(saved_items.c.created_at.desc(), saved_items.c.seq.desc()))
             )
         return SavedPage(
             data=[SavedItem.model_validate(row) for row in rows], meta=page.meta(total)
         )
+
+    def saved(self, asked: SavedIn, actor: Actor) -> SavedItem:
+        """Return one of the caller's searches with its results."""
+        with self._store.read(actor.organization_id) as tx:
+            here = *self._own(tx, actor), saved_items.c.id == asked.saved_id
+            rows = tx.rows(sa.select(*_SAVED).where(*here))
+        if not rows:
+            raise NotFound(
+                f"there is no search {asked.saved_id}", hint="kb research recent lists yours"
+            )
+        return SavedItem.model_validate(rows[0])
+
+    def _own(self, tx: Tx, actor: Actor) -> list[sa.ColumnElement[bool]]:
+        return [tx.owns(saved_items), saved_items.c.user_id == actor.user_id, *self._kept()]
 
     def add(self, wanted: AddIn, actor: Actor) -> SnippetAdded:
         limits = [
