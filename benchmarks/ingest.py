@@ -92,7 +92,7 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
     prepare.detect_by = stages.timed("language", prepare.detect_by)
     embedding = kb.services["embedding"]
     embedding.encode = stages.timed("embedding", embedding.encode)
-    ingest._settle = stages.timed("writing", ingest._settle)
+    ingest._writer.write = stages.timed("writing", ingest._writer.write)
     cli = Cli(read_bootstrap(), kb.plugins, json=True)
     cli.engine = Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins)
 

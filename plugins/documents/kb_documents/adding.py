@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from kb_documents.document_lists import read_documents
 from kb_documents.file_cleanup import FileCleanup
-from kb_documents.ingest import Ingest, Outcome
+from kb_documents.ingest import Ingest
+from kb_documents.ingest_items import Outcome
 from kb_documents.ingest_queue import IngestQueue
 from kb_documents.models import (
     Added,

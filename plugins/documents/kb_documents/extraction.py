@@ -27,7 +27,6 @@ log = logging.getLogger("kb.extraction")
 MAX_DEPTH = 3
 _FILES_PER_WORKER = 500
 _START_SECONDS = 60
-
 # Guesses: where content says no more than this, an extractor that claims the file's name knows better.
 _VAGUE = frozenset({"text", "binary", "xml", "zip", "ole"})
 # Kinds whose content always tells them: text under such a name is a text with a wrong name.

@@ -35,7 +35,8 @@ from kb_framework.errors import (
 )
 
 if TYPE_CHECKING:
-    from kb_documents.ingest import Ingest, Outcome
+    from kb_documents.ingest import Ingest
+    from kb_documents.ingest_items import Outcome
 
 log = logging.getLogger("kb.worker")
 

@@ -49,6 +49,7 @@ def kb_services() -> list[api.Service]:
         api.Service("ingest_queue", "kb_documents.ingest_queue:IngestQueue"),
         api.Service("uploads", "kb_documents.uploads:UploadsService", ("uploads",)),
         api.Service("source_files", "kb_documents.sources:SourcesService"),
+        api.Service("vanished_files", "kb_documents.vanished:VanishedService"),
         api.Service("synced_folders", "kb_documents.synced_folders:SyncedFolders"),
         api.Service("views", "kb_documents.views:ViewsService", ("views",)),
         api.Service("document_lists", "kb_documents.document_lists:DocumentLists"),
@@ -116,7 +117,7 @@ def kb_mutation_kinds() -> list[api.MutationKind]:
         ),
         api.MutationKind(
             "replace",
-            "kb_documents.ingest:Replace",
+            "kb_documents.document_writer:Replace",
             verb="replace",
             help="Give a document new content.",
             bulk=False,
@@ -180,7 +181,7 @@ def kb_narrow_retrieval(tx: Tx) -> ColumnElement[bool] | None:
 @hookimpl
 def kb_serving(services: Mapping[str, Any]) -> None:
     services["file_cleanup"].begin()
-    services["source_files"].keep_expiring()
+    services["vanished_files"].keep_expiring()
 
 
 @hookimpl

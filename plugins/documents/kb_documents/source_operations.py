@@ -24,7 +24,7 @@ COMPARE: Operation[models.SourcesIn, models.SourcesOut] = Operation(
 
 FORGET: Operation[models.ForgetIn, models.ForgetOut] = Operation(
     "forget_sources",
-    "source_files.forget",
+    "vanished_files.forget",
     "documents.delete",
     Http("POST", "/sources/forget"),
     input=f"{_MODELS}:ForgetIn",
@@ -44,7 +44,7 @@ MOVE: Operation[models.MoveIn, models.MoveOut] = Operation(
 
 EXPIRE: Operation[models.ExpireIn, models.ExpireOut] = Operation(
     "expire_missing",
-    "source_files.expire",
+    "vanished_files.expire",
     "documents.delete",
     Http("POST", "/sources/expire"),
     input=f"{_MODELS}:ExpireIn",

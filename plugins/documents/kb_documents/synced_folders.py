@@ -18,7 +18,7 @@ from kb_documents.source_models import (
     RecalledFolder,
     SyncedFolder,
 )
-from kb_documents.sources import take_path
+from kb_documents.source_paths import take_path
 from kb_documents.tables import sources, synced_folders
 from kb_framework.api import Actor
 from kb_framework.api.paging import PageIn
