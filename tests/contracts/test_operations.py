@@ -151,6 +151,26 @@ def test_the_answers_are_the_same_with_and_without_http(kb: KB) -> None:
     local.close()
 
 
+@pytest.mark.sqlite_only("two data folders")
+def test_two_applications_in_one_process_each_serve_their_own_data(
+    kb: KB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_DATA_DIR", str(tmp_path / "other"))
+    other = open_kb()
+    try:
+        for opened in (kb, other):
+            with Engine(AsgiTransport(create_app(opened)), opened.plugins) as engine:
+                # Files come by routes that are written by hand.
+                engine.add_file("keys.md", b"# Keys")
+        for opened in (kb, other):
+            assert (
+                Engine(BorrowedTransport(opened), opened.plugins).list_documents()["meta"]["total"]
+                == 1
+            )
+    finally:
+        other.close()
+
+
 def test_a_model_is_given_what_a_model_may_see(kb: KB) -> None:
     engine = Engine(BorrowedTransport(kb), kb.plugins)
     document = engine.post("/notes", {"text": "never to be generated from"})["document"]["id"]

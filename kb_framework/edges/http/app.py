@@ -61,12 +61,13 @@ def create_app(
         "actor": Provide(caller, sync_to_thread=False),
         **{name: Provide(_service(kb, name), sync_to_thread=True) for name in kb.services},
     }
-    by_hand = _limited(mounted.pop(BASE, []), kb)
-    for handler in by_hand:
-        handler.dependencies = {**dependencies, **(handler.dependencies or {})}
+    # A handler is the same object in every application of a process, so they are the router's and not its own.
+    by_hand = Router(
+        "/", route_handlers=_limited(mounted.pop(BASE, []), kb), dependencies=dependencies
+    )
     found = [
         *_documented(live, HOST),
-        *by_hand,
+        by_hand,
         *_limited(handlers_of(dispatcher, kb.plugins.operations), kb),
     ]
     beside = [
