@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from kb_framework.api import READER_HEADER, Operation, Reader, resolve
+from kb_framework.api import READER_HEADER, Operation, Reader
 from kb_framework.api.operation import In, Out
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import InvalidInput
@@ -108,10 +108,6 @@ class Engine:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or self._known is None:
             raise AttributeError(name)
-        item = self._known.client_methods.get(name)
-        if item is not None:
-            function = resolve(item.target)
-            return functools.partial(function(self._known, name) if item.build else function, self)
         return functools.partial(self._by_name, self._operation(name))
 
     def _by_name(self, operation: Operation[Any, Any], /, *positional: Any, **values: Any) -> Any:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kb.plugins")
 
 T = TypeVar("T")
-_SURFACES = ("kb_operations", "kb_routes", "kb_commands", "kb_tools", "kb_client_methods")
+_SURFACES = ("kb_operations", "kb_routes", "kb_commands", "kb_tools")
 
 
 class _HostHooks:
@@ -90,7 +90,6 @@ class Plugins(HookCalls):
         self.routes = self.registry(api.Routes)
         self.commands = self.registry(api.Command)
         self.tools = self.registry(api.Tool)
-        self.client_methods = self.registry(api.ClientMethod)
 
         self.operation_of_command: dict[str, api.Operation[Any, Any]] = {}
         self.operation_of_tool: dict[str, api.Operation[Any, Any]] = {}
@@ -297,7 +296,7 @@ class Plugins(HookCalls):
 
     def has_method(self, name: str) -> bool:
         """Return whether the engine client has this method."""
-        return self.operations.get(name) is not None or self.client_methods.get(name) is not None
+        return self.operations.get(name) is not None
 
     def _add_surfaces(self, owner: str, operation: api.Operation[Any, Any]) -> None:
         """Register the command and the tool that an operation names."""

@@ -16,7 +16,6 @@ from kb_framework.api.descriptors import BuiltInRole as BuiltInRole
 from kb_framework.api.descriptors import Check as Check
 from kb_framework.api.descriptors import ChunkColumn as ChunkColumn
 from kb_framework.api.descriptors import Chunker as Chunker
-from kb_framework.api.descriptors import ClientMethod as ClientMethod
 from kb_framework.api.descriptors import Command as Command
 from kb_framework.api.descriptors import Embedder as Embedder
 from kb_framework.api.descriptors import ExportTable as ExportTable

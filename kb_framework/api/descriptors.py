@@ -187,15 +187,6 @@ class Tool(NamedTuple):
     shape: str = ""
 
 
-class ClientMethod(NamedTuple):
-    """A method of the engine client: a function whose first parameter is the client."""
-
-    name: str
-    target: str
-    build: bool = False
-    contributed_by: str = ""
-
-
 class SelectionFilter(NamedTuple):
     """A named condition on documents, or on chunks, that selects the same in changes, searches, lists, contexts and exports.
 

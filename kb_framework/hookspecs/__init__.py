@@ -25,7 +25,6 @@ from kb_framework.hookspecs.in_flight import kb_narrow_retrieval as kb_narrow_re
 from kb_framework.hookspecs.in_flight import kb_narrow_selection as kb_narrow_selection
 from kb_framework.hookspecs.in_flight import kb_serving as kb_serving
 from kb_framework.hookspecs.registering import kb_chunk_columns as kb_chunk_columns
-from kb_framework.hookspecs.registering import kb_client_methods as kb_client_methods
 from kb_framework.hookspecs.registering import kb_commands as kb_commands
 from kb_framework.hookspecs.registering import kb_file_stores as kb_file_stores
 from kb_framework.hookspecs.registering import kb_hookspecs as kb_hookspecs

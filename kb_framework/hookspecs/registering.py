@@ -198,23 +198,6 @@ def kb_tools(plugins: Plugins) -> Iterable[api.Tool]:  # type: ignore[empty-body
     """
 
 
-@registration(api.ClientMethod)
-def kb_client_methods(plugins: Plugins) -> Iterable[api.ClientMethod]:  # type: ignore[empty-body]
-    """Declare methods of the engine client, shared by commands, tools and scripts.
-
-    Called at start. Return methods: `client.weather(city="Oslo")` calls the target with the client first. An exception marks the
-    plugin as failed.
-
-    ```python
-    from kb_framework import api, hookimpl
-
-    @hookimpl
-    def kb_client_methods():
-        return [api.ClientMethod("weather", "kb_weather.client:weather")]
-    ```
-    """
-
-
 @registration(api.SelectionFilter)
 def kb_selection_filters() -> Iterable[api.SelectionFilter]:  # type: ignore[empty-body]
     """Declare filters on documents, or on chunks.

@@ -176,11 +176,7 @@ def test_no_command_or_tool_reaches_past_the_routes() -> None:
     """They are clients of HTTP, so what a route refuses they cannot do."""
     reaching: list[str] = []
     plugins = Plugins(read_bootstrap())
-    items = [
-        item
-        for found in (plugins.commands, plugins.tools, plugins.client_methods)
-        for item in found
-    ]
+    items = [item for found in (plugins.commands, plugins.tools) for item in found]
     # What is made of an operation has no function of its own; a command may print with one.
     targets = {
         target for item in items for target in (item.target, getattr(item, "render", "")) if target

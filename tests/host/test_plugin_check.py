@@ -39,8 +39,8 @@ FINDINGS = {
         "kb_guard_mutations has no @hookimpl, and there is no hook of that name; did you mean 'kb_guard_mutation'?",
     ),
     "a module that cannot be imported": (
-        hook("kb_client_methods", "api.ClientMethod('odd', 'antigravity_is_missing.py:x')"),
-        "failed: client method 'odd'",
+        hook("kb_services", "api.Service('odd', 'antigravity_is_missing.py:x')"),
+        "failed: service 'odd'",
     ),
     "a route without permission": (
         ROUTE.format(opt="{}"),

@@ -32,7 +32,6 @@ REGISTRATION_HOOKS = [
     "kb_routes",
     "kb_commands",
     "kb_tools",
-    "kb_client_methods",
     "kb_permissions",
     "kb_selection_filters",
     "kb_mutation_kinds",
@@ -438,9 +437,12 @@ def test_the_advice_on_a_name_clash_disables_the_one_that_failed(plugin, engine,
         ),
         ("service", "bulk", hook("kb_services", "return [api.Service('bulk', 'x:x')]")),
         (
-            "client method",
+            "operation",
             "documents",
-            hook("kb_client_methods", "return [api.ClientMethod('add_note', 'x:x')]"),
+            hook(
+                "kb_operations",
+                "return [api.Operation('add_note', 'x.y', 'documents.write', api.Http('GET', '/x'))]",
+            ),
         ),
         (
             "mutation kind",

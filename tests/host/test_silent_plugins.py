@@ -163,7 +163,6 @@ TARGETS = {
     "kb_routes": "api.Routes('odd', TARGET)",
     "kb_commands": "api.Command('odd', TARGET, 'Odd.', 'Search')",
     "kb_tools": "api.Tool('kb_odd', TARGET, 'Odd', 'read')",
-    "kb_client_methods": "api.ClientMethod('odd', TARGET)",
     "kb_selection_filters": "api.SelectionFilter('odd', TARGET, help='Odd.')",
     "kb_mutation_kinds": "api.MutationKind('odd', TARGET, verb='odd', help='Odd.')",
     "kb_retrievers": "api.Retriever('odd', TARGET)",
@@ -229,7 +228,7 @@ def test_targets_are_found_without_importing_them(plugin, monkeypatch) -> None:
     plugin(
         "fine",
         START
-        + "@hookimpl\ndef kb_client_methods():\n    return [api.ClientMethod('odd', 'colorsys:rgb_to_hsv')]\n",
+        + "@hookimpl\ndef kb_services():\n    return [api.Service('odd', 'colorsys:rgb_to_hsv')]\n",
     )
 
     assert [info.reason for info in Plugins(read_bootstrap()).failed] == []
