@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from kb_documents.tables import saved_views
 
+from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
 from kb_testing.fixtures import Move, Run
@@ -126,6 +129,11 @@ def test_a_view_whose_plugin_is_gone_is_refused_and_never_widens(
             lambda: engine.bulk_delete(view="north", force=True),
             lambda: engine.document_facets(view="north"),
             lambda: engine.list_chunks(view="north"),
+            lambda: engine.list_documents(view="north"),
+            lambda: engine.document_growth(view="north"),
+            lambda: engine.search("about", view="north"),
+            lambda: engine.knowledge_context("about", filters={"view": "north"}),
+            lambda: engine.research_search("about", filters={"view": "north"}),
         ):
             with pytest.raises(EngineError) as refused:
                 ask()
@@ -134,6 +142,36 @@ def test_a_view_whose_plugin_is_gone_is_refused_and_never_widens(
         assert engine.document_facets()["documents"] == 2
         (shown,) = engine.list_views()["data"]
         assert "city" in shown["problem"]
+
+
+def test_a_view_that_contains_a_view_is_refused_wherever_it_came_from(engine: Engine) -> None:
+    for name in ("first", "second"):
+        engine.save_view(name, filters={"tags": ["old"]})
+    other = {"first": "second", "second": "first"}
+    for name, inner in other.items():
+        with pytest.raises(EngineError) as refused:
+            engine.save_view(name, filters={"view": inner})
+        assert (refused.value.http_status, "view" in str(refused.value)) == (400, True)
+    # As an import could bring it: both name each other.
+    kb = open_kb()
+    try:
+        with kb.store.write() as tx:
+            for name, inner in other.items():
+                here = saved_views.c.name == name
+                tx.execute(sa.update(saved_views).where(here).values(filters={"view": inner}))
+    finally:
+        kb.close()
+
+    for ask in (engine.list_documents, engine.document_facets, engine.list_chunks):
+        with pytest.raises(EngineError) as refused:
+            ask(view="first")
+        assert refused.value.code == "view_invalid"
+        assert "a view cannot contain a view" in str(refused.value)
+    with pytest.raises(EngineError):
+        engine.bulk_delete(view="first", force=True)
+    problems = [item["problem"] for item in engine.list_views()["data"]]
+    assert len(problems) == 2
+    assert all("cannot contain a view" in problem for problem in problems)
 
 
 def test_views_travel_with_an_export_and_their_ids_follow(

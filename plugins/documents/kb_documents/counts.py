@@ -36,21 +36,26 @@ def count_values(
 ) -> tuple[int, dict[str, list[Facet]]]:
     """Return how many documents are selected, and how many of them have each value, most frequent first.
 
-    `matched` selects ids of documents, each once. It is evaluated once, in one statement.
+    `matched` selects ids of documents, each once. All is one statement, which evaluates `matched` once and reads the
+    documents once, however many values are counted.
     """
-    once = matched.cte("matched")
-    (number,) = once.c
+    once = matched.cte("matched").prefix_with("MATERIALIZED")
+    ids = sa.select(*once.c)
     count = sa.func.count()
     parts = [sa.select(sa.literal("documents").label("name"), sa.null(), count).select_from(once)]
-    for name in by:
-        column: Any = document_tags.c.tag if name == "tag" else _column(name)
-        table = document_tags if name == "tag" else documents
-        owner = document_tags.c.document_id if name == "tag" else documents.c.id
-        counted = sa.select(sa.literal(name), column.label("value"), count.label("count"))
-        counted = counted.select_from(table.join(once, number == owner)).group_by(column)
-        # Limited in a query of its own: a union cannot limit its parts.
-        best = counted.order_by(count.desc(), column).limit(top).subquery()
-        parts.append(sa.select(*best.c))
+    if "tag" in by:
+        here = tx.owns(document_tags), document_tags.c.document_id.in_(ids)
+        tagged = sa.select(document_tags.c.tag.label("value"), count.label("count")).where(*here)
+        parts.append(_most("tag", tagged.group_by(document_tags.c.tag), top))
+    if columns := [_column(name).label(name) for name in by if name != "tag"]:
+        here = tx.owns(documents), documents.c.id.in_(ids)
+        combined = sa.select(*columns, count.label("count")).where(*here).group_by(*columns)
+        combinations = combined.cte("combinations").prefix_with("MATERIALIZED")
+        for column in columns:
+            value = combinations.c[column.name]
+            amount = sa.func.sum(combinations.c["count"]).cast(sa.BigInteger)
+            summed = sa.select(value.label("value"), amount.label("count")).group_by(value)
+            parts.append(_most(column.name, summed, top))
     total = 0
     found: dict[str, list[Facet]] = {name: [] for name in by}
     for name, value, amount in tx.execute(sa.union_all(*parts)):
@@ -64,6 +69,13 @@ def count_values(
         else:
             values.sort(key=lambda item: (-item.count, item.value or ""))
     return total, found
+
+
+def _most(name: str, counted: sa.Select, top: int) -> sa.Select:
+    """Return the most frequent values, in a query of its own: a union cannot limit its parts."""
+    value, amount = counted.selected_columns
+    best = counted.order_by(amount.desc(), value).limit(top).subquery()
+    return sa.select(sa.literal(name), *best.c)
 
 
 def _column(name: str) -> Any:

@@ -60,8 +60,10 @@ def any_tags(value: SomeTags, tx: Tx) -> Condition:
     return documents.c.id.in_(_having(tx, value))
 
 
-def not_tags(value: SomeTags, tx: Tx) -> Condition:
-    return documents.c.id.not_in(_having(tx, value))
+def not_tags(value: SomeTags) -> Condition:
+    # Not `NOT IN`: PostgreSQL may run through all who have the tags once for each document.
+    tag = among(document_tags.c.tag, value) if len(value) > 1 else document_tags.c.tag == value[0]
+    return ~sa.exists().where(document_tags.c.document_id == documents.c.id, tag)
 
 
 def _having(tx: Tx, wanted: Sequence[str]) -> sa.Select:

@@ -118,6 +118,12 @@ def checked(name: str, filters: Any, plugins: Plugins) -> Selection:
     """Return the selection of a view; ViewInvalid where any of its filters cannot be applied."""
     model = filters_model(plugins)
     given = filters if isinstance(filters, dict) else {}
+    if VIEW in given:
+        raise ViewInvalid(
+            f"the view {name!r} cannot be used: a view cannot contain a view",
+            hint="save the view again",
+            view=name,
+        )
     lost = sorted(set(given) - set(model.model_fields))
     if lost:
         raise ViewInvalid(

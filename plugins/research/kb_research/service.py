@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from kb_knowledge.api import AddingService, NewChunk
 
-from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource
+from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource, Selection
 from kb_framework.api.paging import PageIn
 from kb_framework.api.parts import Plugins, Selector, Store, Tx
 from kb_framework.api.times import now
@@ -64,6 +64,7 @@ class ResearchService:
             "research.search", _who(actor), [Limit(self._settings.search_per_minute, 60)]
         )
         query = self._query(wanted, actor)
+        self._require_valid(query, actor)
         results: list[Result] = []
         lost: list[str] = []
         unusable: StoreUnusable | None = None
@@ -150,6 +151,12 @@ class ResearchService:
             filters.path_prefix,
             chosen,
         )
+
+    def _require_valid(self, query: ResearchQuery, actor: Actor) -> None:
+        """Refuse a filter that no source could apply, such as a view that there is not."""
+        if query.filters:
+            with self._store.read(actor.organization_id) as tx:
+                self._selector.condition(Selection(query.filters), tx, "chunks")
 
     def _source(self, name: str) -> Any:
         if name not in self._sources:
