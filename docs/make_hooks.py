@@ -36,7 +36,9 @@ changed until it is fixed or switched off, because it might be the one that guar
 Hooks that only one plugin calls are in its own `hookspecs.py`; a plugin of yours may bring hooks as well
 ([kb_hookspecs](#kb_hookspecs)). While their caller is switched off, they are accepted and nobody calls them.
 
-An *in-flight* hook is called while an operation runs. Every plugin is asked, the built-in ones first, then by name. Where
+An *in-flight* hook is called while an operation runs. Beside the hook's parameters an implementation may name `settings`, the
+plugin's own section, and parts of the host and services, as a [service's constructor](#kb_services) does:
+`def kb_guard_mutation(plan, tx, settings, holds)`. Every plugin is asked, the built-in ones first, then by name. Where
 the first answer decides, the order is reversed, so that a plugin may answer in place of a built-in one.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kb_framework.access import Access
@@ -21,12 +21,14 @@ from kb_framework.api.engine import Engine
 from kb_framework.api.files import NoFiles, open_files
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import ConfigInvalid, FilesUnreachable, KBError, StoreUnusable
+from kb_framework.hook_parts import PARTS
 from kb_framework.operations import Dispatcher
 from kb_framework.pipelines.mutation import Mutation
 from kb_framework.pipelines.retrieval import Retrieval
 from kb_framework.pipelines.selection import Selector, check_contributions
 from kb_framework.plugins import Plugins
 from kb_framework.private import make_private, private_files
+from kb_framework.settings import HostSettings
 from kb_framework.settings_loading import SettingMissing, Settings, load_settings
 from kb_framework.storage.migrations import by_plugin, migrate
 from kb_framework.storage.store import Store
@@ -36,24 +38,6 @@ log = logging.getLogger("kb")
 
 # The scheme of a database in the data folder.
 _DEFAULT_SCHEME = "sqlite"
-
-# What a plugin's object may ask for by the name of a parameter, beside its settings and other services.
-PARTS = frozenset(
-    [
-        "store",
-        "files",
-        "plugins",
-        "selector",
-        "mutation",
-        "retrieval",
-        "access",
-        "upkeep",
-        "services",
-        "build",
-        "all_settings",
-        "dispatcher",
-    ],
-)
 
 
 class Services(Mapping[str, Any]):
@@ -100,56 +84,53 @@ class KB:
             plugins.file_stores, settings.host.files_url, settings.host.data_dir
         )
         self.selector = Selector(plugins)
-        self.mutation = Mutation(store, plugins, settings.host, self.services)
+        self.mutation = Mutation(store, plugins, settings.host)
         self.retrieval = Retrieval(plugins, settings.host, self.build)
         self.upkeep = Upkeep(store)
         self.dispatcher = Dispatcher(plugins, self._part, self.services)
+        plugins.provide(self._parts)
 
     @property
     def all_settings(self) -> Settings:
         """The settings of the host and of every plugin, as a part that objects may ask for."""
         return self.settings
 
+    @property
+    def host_settings(self) -> HostSettings:
+        return self.settings.host
+
     def build(self, plugin: str, target: str) -> Any:
         """Make a plugin's object, giving its constructor what its parameters name."""
         try:
             maker = resolve(target)
-            wanted = inspect.signature(maker).parameters.values()
-            return maker(
-                **{
-                    item.name: self._part(plugin, item.name)
-                    for item in wanted
-                    if self._is_given(item)
-                }
-            )
+            return maker(**self._parts(plugin, [*inspect.signature(maker).parameters.values()]))
         except KBError:
             raise
         except Exception as error:
             raise self.plugins.report(plugin, target, error) from error
 
-    def _is_given(self, parameter: inspect.Parameter) -> bool:
-        """A parameter with a default may name a service of a plugin that is switched off."""
-        name = parameter.name
-        known = name in PARTS or name in self.services or name.endswith("settings")
-        return known or parameter.default is parameter.empty
+    def _parts(self, plugin: str, wanted: Sequence[inspect.Parameter]) -> dict[str, Any]:
+        """Return what parameters name. One with a default may name a service of a plugin that is switched off."""
+        known = self.plugins.part_names(plugin)
+        return {
+            item.name: self._part(plugin, item.name)
+            for item in wanted
+            if item.name in known or item.default is item.empty
+        }
 
     def _part(self, plugin: str, name: str) -> Any:
-        own = self.plugins.sections_of(plugin)
-        if name == "settings":
-            if not own:
-                raise TypeError(f"{plugin!r} declares no settings")
-            return self.settings.sections[own[0].name]
-        if any(name == f"{section.name}_settings" for section in own):
-            return self.settings.sections[name.removesuffix("_settings")]
-        if name == "host_settings":
-            return self.settings.host
+        if name not in self.plugins.part_names(plugin):
+            more = f"; {plugin!r} declares no settings" if name == "settings" else ""
+            raise TypeError(
+                f"nothing is called {name!r}: a parameter names a part of the host or a service{more}"
+            )
         if name in PARTS:
             return getattr(self, name)
+        if name == "settings":
+            return self.settings.sections[self.plugins.sections_of(plugin)[0].name]
         if name in self.services:
             return self.services[name]
-        raise TypeError(
-            f"nothing is called {name!r}: a parameter names a part of the host or a service"
-        )
+        return self.settings.sections[name.removesuffix("_settings")]
 
     def close(self) -> None:
         self.services.close()

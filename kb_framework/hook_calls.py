@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from kb_framework.pipelines.columns import Candidates
-    from kb_framework.settings_loading import Settings
     from kb_framework.storage.store import Tx
 
 T = TypeVar("T")
@@ -36,6 +36,11 @@ class HookCalls(LoadedPlugins):
     permissions: Registry[api.Permission]
     _manager: pluggy.PluginManager
     _trace: bool
+    _provided: Callable[[str, Sequence[Parameter]], Mapping[str, Any]] | None = None
+
+    def provide(self, parts: Callable[[str, Sequence[Parameter]], Mapping[str, Any]]) -> None:
+        """Let hooks name parts of an open knowledge base: `parts` fills the parameters of a plugin's function."""
+        self._provided = parts
 
     def _call(self, plugin: str, hook: str, **arguments: Any) -> Any:
         caller = getattr(self._manager.hook, hook)
@@ -170,17 +175,17 @@ class HookCalls(LoadedPlugins):
             except Exception as error:
                 raise self.report(plugin, "kb_documents_changed", error) from error
 
-    def mutation_applied(self, result: api.MutationResult, services: Mapping[str, Any]) -> None:
+    def mutation_applied(self, result: api.MutationResult) -> None:
         for plugin in self._each("kb_mutation_applied"):
             try:
-                self._call(plugin, "kb_mutation_applied", result=result, services=services)
+                self._call(plugin, "kb_mutation_applied", result=result)
             except Exception as error:  # noqa: BLE001 - the mutation has happened; an observer cannot undo it
                 self.report(plugin, "kb_mutation_applied", error)
 
-    def serving(self, settings: Settings, services: Mapping[str, Any]) -> None:
+    def serving(self) -> None:
         for plugin in self._each("kb_serving"):
             try:
-                self._call(plugin, "kb_serving", settings=settings, services=services)
+                self._call(plugin, "kb_serving")
             except Exception as error:  # noqa: BLE001 - an observer does not keep the engine from serving
                 self.report(plugin, "kb_serving", error)
 

@@ -7,6 +7,7 @@ from typing import Any
 from kb_framework import api
 from kb_framework.discovery import HOST_DISTRIBUTION, PluginInfo
 from kb_framework.errors import PluginFailed
+from kb_framework.hook_parts import PARTS
 from kb_framework.registry import HOST, Registry
 from kb_framework.targets import stamp
 
@@ -67,6 +68,12 @@ class LoadedPlugins:
         return dict.fromkeys(
             sorted(name for service in self.services for name in service.capabilities), True
         )
+
+    def part_names(self, plugin: str) -> frozenset[str]:
+        """Return what a plugin's hooks and constructors may name as parameters."""
+        own = [section.name for section in self.sections_of(plugin)]
+        settings = ["settings", *(f"{name}_settings" for name in own)] if own else []
+        return PARTS.union(settings, (service.name for service in self.services))
 
     def sections_of(self, plugin: str) -> list[api.SettingsSection]:
         """Return the settings sections of a plugin, in the order in which it declares them."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kb_framework import api, hookspecs
 from kb_framework.api import ANY_KEY, PUBLIC, resolve
-from kb_framework.app import PARTS
 from kb_framework.discovery import HOST_DISTRIBUTION, PluginInfo
 from kb_framework.plugins import Plugins
 from kb_framework.targets import did_you_mean, targets_of
@@ -125,10 +124,7 @@ def _is_type(found: Any) -> bool:
 def _parameters(plugins: Plugins, info: PluginInfo, maker: Any) -> Iterator[tuple[State, str]]:
     """Parameters of a constructor that nothing can fill; a warning where a disabled plugin may be what fills them."""
     disabled = ", ".join(other.name for other in plugins.infos if other.state == "disabled")
-    sections = {f"{section.name}_settings" for section in plugins.sections_of(info.name)}
-    known = (
-        PARTS | {"settings", "host_settings"} | sections | {item.name for item in plugins.services}
-    )
+    known = plugins.part_names(info.name) | {"settings"}
     try:
         wanted = inspect.signature(maker).parameters.values()
     except (TypeError, ValueError):

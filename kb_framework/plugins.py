@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
+import inspect
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +33,7 @@ from kb_framework.discovery import (
 )
 from kb_framework.errors import ConfigInvalid, KBError, PluginFailed
 from kb_framework.hook_calls import HookCalls
+from kb_framework.hook_parts import Adapted
 from kb_framework.registry import HOST, Clash, Registry
 from kb_framework.targets import did_you_mean, missing_target, targets_of
 
@@ -50,7 +53,11 @@ class _HostHooks:
 
     @hookspecs.hookimpl(trylast=True)
     def kb_apply_mutation(self, plan: api.Plan, selected: Select, tx: Tx) -> bool:
-        plan.operation.apply(tx, selected)
+        apply = plan.operation.apply
+        if "actor" in inspect.signature(apply).parameters:
+            apply(tx, selected, actor=plan.actor)
+        else:
+            apply(tx, selected)
         return True
 
 
@@ -69,6 +76,8 @@ class Plugins(HookCalls):
         self._modules: dict[str, Any] = {}
         # The hooks that each plugin implements, with pluggy's options.
         self._implemented: dict[str, dict[str, Any]] = {}
+        # The parameters that implementations of in-flight hooks have beyond those of the hook.
+        self._asked_for: dict[str, Mapping[str, Sequence[inspect.Parameter]]] = {}
         self.infos: list[PluginInfo] = []
 
         self._registries: dict[str, Registry[Any]] = {}
@@ -208,7 +217,23 @@ class Plugins(HookCalls):
                 "it has no hooks: mark the functions of its entry point with @hookimpl"
             )
         info.hooks = [name for name in implemented if name in self._specs]
-        self._manager.register(module, info.name)
+        own = {
+            name: self._arguments_of(name) for name in info.hooks if name not in self._registries
+        }
+        adapted = Adapted(module, own, functools.partial(self._parts_for, info.name))
+        self._manager.register(adapted.module, info.name)
+        adapted.tell(self._manager, info.name)
+        self._asked_for[info.name] = adapted.further
+
+    def _arguments_of(self, hook: str) -> Sequence[str]:
+        spec = getattr(self._manager.hook, hook).spec
+        return spec.argnames if spec else ()
+
+    def _parts_for(self, plugin: str, wanted: Sequence[inspect.Parameter]) -> Mapping[str, Any]:
+        if self._provided is None:
+            names = ", ".join(item.name for item in wanted)
+            raise PluginFailed(f"no knowledge base is open, so there is no {names}")
+        return self._provided(plugin, wanted)
 
     @property
     def hook_names(self) -> list[str]:
@@ -253,6 +278,9 @@ class Plugins(HookCalls):
             )
             failed = failed or next(
                 (info.name for info in self.active() if self._lacks_target(info)), None
+            )
+            failed = failed or next(
+                (info.name for info in self.active() if self._lacks_part(info)), None
             )
             failed = failed or self._tied()
             if failed is None:
@@ -332,6 +360,20 @@ class Plugins(HookCalls):
                         return True
         return False
 
+    def _lacks_part(self, info: PluginInfo) -> bool:
+        """Fail a plugin with a hook that names something that nobody has."""
+        known = self.part_names(info.name)
+        for hook, wanted in self._asked_for[info.name].items():
+            for item in wanted:
+                if item.name not in known and item.default is item.empty:
+                    problem = (
+                        f"{hook} names {item.name!r}, which is no part of the host and no service"
+                    )
+                    near = did_you_mean(item.name, sorted({*known, *self._arguments_of(hook)}))
+                    self._switch_off(info.name, PluginFailed(problem + near))
+                    return True
+        return False
+
     def _tied(self) -> str | None:
         """Fail the later of two plugins whose contributions claim one thing with the same precedence."""
         for registry in self._registries.values():
@@ -368,7 +410,8 @@ class Plugins(HookCalls):
     def _switch_off(self, plugin: str, error: BaseException) -> str:
         info = next(info for info in self.infos if info.name == plugin and info.state == "active")
         self._mark_failed(info, error)
-        self._manager.unregister(self._modules.pop(plugin))
+        self._modules.pop(plugin)
+        self._manager.unregister(name=plugin)
         return plugin
 
     def fail(self, plugin: str, error: BaseException) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -37,14 +36,14 @@ class SystemService:
         plugins: Plugins,
         host_settings: HostSettings,
         dispatcher: Dispatcher,
-        services: Mapping[str, Any],
+        embedding: Any = None,
     ) -> None:
         self._store = store
         self._plugins = plugins
         self._settings = host_settings
         self._dispatcher = dispatcher
         # The service of the models plugin, where it is active.
-        self._embedding: Any = services.get("embedding")
+        self._embedding = embedding
 
     def health(self, _: BaseModel, actor: Actor) -> dict[str, Any]:
         """Return version, plugins that failed, and counts."""

@@ -90,6 +90,8 @@ class Sample(Protocol):
 class MutationObject(Protocol):
     """What a mutation kind's target offers; `selected` selects the ids of documents, or the numbers of chunks.
 
+    `apply` may have a further parameter, `actor`: who asked for the change.
+
     One over documents that leaves every chunk as it is may say so with a class attribute, `keeps_chunks = True`: nobody need
     look for chunks that are gone.
     """

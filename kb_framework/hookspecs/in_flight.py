@@ -1,9 +1,13 @@
-"""Hooks that are called while an operation runs."""
+"""Hooks that are called while an operation runs.
+
+Beside the parameters of its hook an implementation may name `settings`, its plugin's own section, and parts of the host and
+services, as the constructor of a service does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kb_framework import api
 from kb_framework.api.hooks import hookspec
@@ -11,7 +15,7 @@ from kb_framework.api.hooks import hookspec
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
-    from kb_framework.api.parts import Settings, Tx
+    from kb_framework.api.parts import Tx
     from kb_framework.api.retrieval import Candidates
 
 
@@ -138,7 +142,7 @@ def kb_documents_changed(changes: api.Changes, tx: Tx) -> None:
 
 
 @hookspec
-def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
+def kb_mutation_applied(result: api.MutationResult) -> None:
     """Follow a mutation after its commit: files, notifications.
 
     Called once per mutation, plugin by plugin. An exception is logged and reported, and changes nothing.
@@ -147,8 +151,8 @@ def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any])
     from kb_framework import hookimpl
 
     @hookimpl
-    def kb_mutation_applied(result):
-        assert result.matched == result.succeeded + result.failed
+    def kb_mutation_applied(result, host_settings):
+        print(f"{result.kind}: {result.succeeded} of {result.matched}, in {host_settings.data_dir}")
     ```
     """
 
@@ -180,7 +184,7 @@ def kb_fuse_hits(
     """Make one ranking of each search's lists.
 
     Called with one search or with several at once, each with at least two lists by columns
-    (`kb_framework.pipelines.columns`). The first plugin that answers decides; None passes on. Return as many rankings as there
+    (`kb_framework.api.retrieval`). The first plugin that answers decides; None passes on. Return as many rankings as there
     are queries, best hit first, each chunk once; `Hits` are such rankings by columns. The host drops what a search may not
     show, as it does with what retrievers return. An exception is reported, as is anything but rankings: each search is fused
     alone then, and where that fails too, the next plugin is called and the answer's hint says so.
@@ -197,17 +201,17 @@ def kb_fuse_hits(
 
 
 @hookspec
-def kb_serving(settings: Settings, services: Mapping[str, Any]) -> None:
+def kb_serving() -> None:
     """Follow the start of `kb serve`.
 
-    Called once per start, plugin by plugin, with the settings in force, when everything is open and before the first request
-    is answered. An exception is logged and reported, and the engine serves all the same.
+    Called once per start, plugin by plugin, when everything is open and before the first request is answered.
+    An exception is logged and reported, and the engine serves all the same.
 
     ```python
     from kb_framework import hookimpl
 
     @hookimpl
-    def kb_serving(settings):
-        assert settings.host.data_dir.is_dir()
+    def kb_serving(all_settings):
+        assert all_settings.host.data_dir.is_dir()
     ```
     """

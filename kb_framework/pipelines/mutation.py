@@ -54,12 +54,10 @@ class Mutation:
         store: Store,
         plugins: Plugins,
         host_settings: HostSettings,
-        services: Mapping[str, Any],
     ) -> None:
         self._store = store
         self._plugins = plugins
         self._threshold = host_settings.bulk_safety_percent
-        self._services = services
 
     def kind(self, name: str) -> MutationKind:
         kind = self._plugins.kinds.get(name)
@@ -136,7 +134,7 @@ class Mutation:
                 self._record_failure(kind, actor, selection, error)
             raise
         if not was_done:
-            self._plugins.mutation_applied(result, self._services)
+            self._plugins.mutation_applied(result)
         return result
 
     def _run_in(

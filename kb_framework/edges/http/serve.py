@@ -54,7 +54,7 @@ def serve(bootstrap: Bootstrap, plugins: Plugins, host: str, port: int) -> None:
             hint="make a key first: kb keys create --user NAME --role admin; or listen on 127.0.0.1",
         )
     configure_logging(kb.settings.host.log_level, kb.settings.host.data_dir)
-    plugins.serving(kb.settings, kb.services)
+    plugins.serving()
     instance, secret = uuid.uuid4().hex, secrets.token_urlsafe(32)
     mcp, mcp_lifespan = http_app(
         lambda actor: Engine(BorrowedTransport(kb, actor=actor), plugins), plugins

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kb_framework import api, hookimpl
 
 if TYPE_CHECKING:
+    from kb_access.audit import AuditService
     from kb_framework.api.parts import Settings, Tx
 
 
@@ -74,8 +75,8 @@ def kb_keys_used(times: Mapping[str, str], tx: Tx) -> None:
 
 
 @hookimpl
-def kb_serving(settings: Settings, services: Mapping[str, Any]) -> None:
-    services["audit"].note_configuration(settings)
+def kb_serving(all_settings: Settings, audit: AuditService) -> None:
+    audit.note_configuration(all_settings)
 
 
 @hookimpl

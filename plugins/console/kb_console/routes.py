@@ -244,20 +244,20 @@ def _session_handlers(takes: dict[str, Any], refused: Any) -> list[HTTPRouteHand
         _require_own_page(request)
         sent = await _sent(request, "json")
         token = (sent.fields.get("token") or [""])[-1]
-        secret = await sync_to_thread(console.services[_SESSIONS].open, token)
+        secret = await sync_to_thread(console.sessions.open, token)
         return _signed_in(request, console, secret)
 
     async def sign_in(request: Requested, console: NamedDependency[Console]) -> Response[Any]:
         """Open a session by a key, which the gate took from the Authorization header."""
         _require_own_page(request)
         actor: Actor = request.scope["state"]["actor"]
-        secret = await sync_to_thread(console.services[_SESSIONS].start, actor)
+        secret = await sync_to_thread(console.sessions.start, actor)
         return _signed_in(request, console, secret)
 
     async def sign_out(request: Requested, console: NamedDependency[Console]) -> Response[Any]:
         """End the session of the cookie."""
         _require_own_page(request)
-        await sync_to_thread(console.services[_SESSIONS].end_of, dict(request.cookies))
+        await sync_to_thread(console.sessions.end_of, dict(request.cookies))
         answer = _response(request, Go("/console/signed-out"))
         answer.delete_cookie(session.COOKIE, path="/console")
         return answer
@@ -286,7 +286,7 @@ def _signed_in(request: Requested, console: Console, secret: str) -> Response[An
         key=session.COOKIE,
         value=secret,
         path="/console",
-        max_age=console.services[_SESSIONS].seconds,
+        max_age=console.sessions.seconds,
         httponly=True,
         samesite="strict",
         secure=request.base_url.scheme == "https",

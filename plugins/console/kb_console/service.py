@@ -34,11 +34,12 @@ class Console:
         dispatcher: Dispatcher,
         plugins: Plugins,
         settings: ConsoleSettings,
-        services: Mapping[str, Any],
+        access_sessions: Any = None,
     ) -> None:
         self.dispatcher = dispatcher
         self.plugins = plugins
-        self.services = services
+        # The service of the access plugin, where it is active.
+        self.sessions = access_sessions
         self.per_page = settings.per_page
         self.templates = Templates(plugins)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kb_framework import api, hookimpl
@@ -10,6 +9,8 @@ from kb_framework import api, hookimpl
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
+    from kb_documents.file_cleanup import FileCleanup
+    from kb_documents.vanished import VanishedService
     from kb_framework.api.parts import Tx
 
 
@@ -179,15 +180,15 @@ def kb_narrow_retrieval(tx: Tx) -> ColumnElement[bool] | None:
 
 
 @hookimpl
-def kb_serving(services: Mapping[str, Any]) -> None:
-    services["file_cleanup"].begin()
-    services["vanished_files"].keep_expiring()
+def kb_serving(file_cleanup: FileCleanup, vanished_files: VanishedService) -> None:
+    file_cleanup.begin()
+    vanished_files.keep_expiring()
 
 
 @hookimpl
-def kb_mutation_applied(result: api.MutationResult, services: Mapping[str, Any]) -> None:
+def kb_mutation_applied(result: api.MutationResult, file_cleanup: FileCleanup) -> None:
     if result.kind in ("delete", "replace"):
-        services["file_cleanup"].remove()
+        file_cleanup.remove()
 
 
 @hookimpl

@@ -35,14 +35,12 @@ class ContextService:
         retrieval: Retrieval,
         selector: Selector,
         knowledge_snapshots: SnapshotsService,
-        services: Mapping[str, Any],
     ) -> None:
         self._store = store
         self._plugins = plugins
         self._retrieval = retrieval
         self._selector = selector
         self._snapshots = knowledge_snapshots
-        self._services = services
 
     def assemble(self, wanted: ContextIn, actor: Actor) -> Context:
         """The context, the same for the same question in the same state. Whoever asks, a model is what reads it."""
@@ -116,7 +114,7 @@ class ContextService:
             for hit in hits
         ]
         reasons: dict[int, str] = {}
-        arguments = {"query": query, "hits": scored, "services": self._services, "tx": tx}
+        arguments = {"query": query, "hits": scored, "tx": tx}
         for rejections in self._plugins.ask("kb_gate_hits", _rejections, **arguments):
             for rejection in rejections:
                 # Where several gates reject a hit, the first reason counts.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kb_framework import api
 from kb_framework.api.hooks import hookspec
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @hookspec
 def kb_gate_hits(
-    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any], tx: Tx
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], tx: Tx
 ) -> Iterable[api.Rejection]:  # type: ignore[empty-body]
     """Reject hits that are not relevant to the question, before a context is made of them.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kb_framework import api, hookimpl
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from kb_framework.api.parts import Tx
+    from kb_knowledge.gate import Gate
 
 
 @hookimpl
@@ -89,9 +90,9 @@ def kb_narrow_retrieval(actor: api.Actor, purpose: str, tx: Tx) -> ColumnElement
 
 @hookimpl
 def kb_gate_hits(
-    query: api.RetrievalQuery, hits: list[api.ScoredChunk], services: Mapping[str, Any]
+    query: api.RetrievalQuery, hits: list[api.ScoredChunk], knowledge_gate: Gate
 ) -> list[api.Rejection]:
-    return services["knowledge_gate"].reject(query.text, hits)
+    return knowledge_gate.reject(query.text, hits)
 
 
 @hookimpl(wrapper=True)
