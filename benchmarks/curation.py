@@ -72,8 +72,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(KB_DATA_DIR=folder, KB_EMBEDDER="none", KB_BULK_SAFETY_PERCENT="0")
         from kb_framework.app import open_kb
-        from kb_framework.client import AsgiTransport, Engine
+        from kb_framework.client import Engine
         from kb_framework.edges.http.app import create_app
+        from kb_testing.application import AsgiTransport
 
         kb = open_kb()
         print(

@@ -38,8 +38,9 @@ def text(numbers: random.Random, words: int = 60) -> str:
 
 def fill(kb: Any, organization: str, documents: int) -> str:
     """Documents of an organization of their own; the key of a reader."""
-    from kb_framework.client import AsgiTransport, Engine
+    from kb_framework.client import Engine
     from kb_framework.edges.http.app import create_app
+    from kb_testing.application import AsgiTransport
 
     owner = Engine(AsgiTransport(create_app(kb)), kb.plugins)
     key = owner.create_key("bench", "editor", organization=organization)["key"]

@@ -80,9 +80,10 @@ def measure(folder: Path, home: Path) -> dict[str, Any]:
 
     from kb_framework.app import open_kb
     from kb_framework.bootstrap import read_bootstrap
-    from kb_framework.client import AsgiTransport, Engine
+    from kb_framework.client import Engine
     from kb_framework.edges.cli.console import Cli
     from kb_framework.edges.http.app import create_app
+    from kb_testing.application import AsgiTransport
 
     kb = open_kb()
     stages = Stages()

@@ -40,8 +40,9 @@ def measure(engine: Any, rounds: int) -> dict[str, float]:
 
 def run(own: int, neighbour: int, rounds: int) -> dict[str, Any]:
     from kb_framework.app import open_kb
-    from kb_framework.client import AsgiTransport, Engine
+    from kb_framework.client import Engine
     from kb_framework.edges.http.app import create_app
+    from kb_testing.application import AsgiTransport
 
     with tempfile.TemporaryDirectory() as home:
         os.environ["KB_DATA_DIR"] = home

@@ -16,7 +16,7 @@ from kb_framework.api.operation import In, Out
 from kb_framework.bootstrap import Bootstrap, read_bootstrap
 from kb_framework.errors import InvalidInput
 from kb_framework.plugins import Plugins
-from kb_framework.remote import HttpTransport, Reply, Requests, decoded
+from kb_framework.remote import HttpTransport, Transport
 from kb_framework.running import ProvenTransport, Running, running_engine
 from kb_framework.targets import differences
 
@@ -31,7 +31,7 @@ class Engine:
     """
 
     def __init__(
-        self, transport: Requests, plugins: Plugins | None = None, reader: Reader = "person"
+        self, transport: Transport, plugins: Plugins | None = None, reader: Reader = "person"
     ) -> None:
         self._transport = transport
         self._known = plugins
@@ -89,21 +89,6 @@ class Engine:
 
     def delete(self, path: str, **params: Any) -> Any:
         return self._transport.request("DELETE", path, params, None, self._reader)
-
-    # Requests of routes that are not stated as operations
-
-    def request(
-        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **sent: Any
-    ) -> Reply:
-        return self._transport.send_request(method, path, params or {}, self._reader, **sent)
-
-    def upload(self, path: str, filename: str, data: bytes, fields: Mapping[str, Any]) -> Any:
-        return self.upload_files(path, [("file", filename, data)], fields)
-
-    def upload_files(
-        self, path: str, files: Sequence[tuple[str, str, bytes]], fields: Mapping[str, Any]
-    ) -> Any:
-        return decoded(self.request("POST", path, fields=fields, files=files))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or self._known is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -14,48 +13,22 @@ from kb_framework.api import Actor, Credentials, Download, Operation, Reader
 from kb_framework.api.models import takes_list
 from kb_framework.api.times import now
 from kb_framework.bootstrap import split_list
-from kb_framework.errors import EngineError, KBError
+from kb_framework.errors import EngineError, KBError, NotFound
 from kb_framework.operations import explained, from_texts, unexpected
-from kb_framework.remote import Reply, Requests, StreamedReply, first_broken, not_text
+from kb_framework.remote import first_broken, not_text
 
 if TYPE_CHECKING:
     from kb_framework.app import KB
-    from kb_framework.asgi import AsgiTransport
 
 
-class LocalTransport(Requests):
-    """Calls the dispatcher of an open knowledge base, as the local person or as the user of a key.
-
-    What is not stated as an operation goes to the application, which is made when it is first needed.
-    """
+class LocalTransport:
+    """Calls the dispatcher of an open knowledge base, as the local person or as the user of a key."""
 
     def __init__(self, kb: KB, api_key: str | None = None, actor: Actor | None = None) -> None:
         self._kb = kb
         self._key = api_key
         self._known = actor or (None if api_key else Actor())
         self._used: dict[str, str] = {}
-        self._making = threading.Lock()
-        self._asgi: AsgiTransport | None = None
-
-    @property
-    def _application(self) -> AsgiTransport:
-        with self._making:
-            if self._asgi is None:
-                from kb_framework.asgi import AsgiTransport
-                from kb_framework.edges.http.app import create_app
-
-                self._asgi = AsgiTransport(
-                    create_app(self._kb), actor=self._known, api_key=self._key
-                )
-        return self._asgi
-
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        return self._application.send(method, target, headers, body)
-
-    def exchange(
-        self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
-    ) -> AbstractContextManager[StreamedReply]:
-        return self._application.exchange(method, target, headers, body)
 
     def call(
         self,
@@ -88,7 +61,10 @@ class LocalTransport(Requests):
             and (found := _matched(operation, method, path)) is not None
         ]
         if not matching:
-            return super().request(method, path, params, body, reader)
+            unknown = NotFound(
+                f"no operation has the request {method} {path}", hint="/docs lists the routes"
+            )
+            raise EngineError(unknown.http_status, unknown.flat())
         # `/documents/facets` is a path of its own, and not that of a document.
         operation, found = min(matching, key=lambda pair: len(pair[1]))
         texts = {name: _texts(value) for name, value in params.items() if value is not None}
@@ -99,8 +75,6 @@ class LocalTransport(Requests):
         return self.call(operation, {**(body or {}), **values, **found}, None, reader)
 
     def close(self) -> None:
-        if self._asgi:
-            self._asgi.close()
         if self._used:
             self._kb.access.used(self._used)
         self._kb.close()
@@ -135,8 +109,6 @@ class BorrowedTransport(LocalTransport):
 
     def close(self) -> None:
         """Leave the knowledge base open."""
-        if self._asgi:
-            self._asgi.close()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from kb_framework.api import READER_HEADER, Operation, Reader, Upload, resolve
@@ -29,6 +29,42 @@ class StreamedReply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     parts: Iterator[bytes]
+
+
+class Transport(Protocol):
+    """A way to an engine: in this process, or over HTTP."""
+
+    def call(
+        self,
+        operation: Operation[Any, Any],
+        values: Mapping[str, Any],
+        content: Any,
+        reader: Reader,
+    ) -> Any:
+        """Return the operation's answer as JSON data; raise `EngineError` for any but 2xx."""
+        ...
+
+    def download(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[bytes]:
+        """Yield the bytes of the operation's answer."""
+        ...
+
+    def stream(
+        self, operation: Operation[Any, Any], values: Mapping[str, Any], reader: Reader
+    ) -> Iterator[Any]:
+        """Yield the items of the operation's answer."""
+        ...
+
+    def request(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
+    ) -> Any:
+        """Call the operation that has this request."""
+        ...
+
+    def close(self) -> None:
+        """Close what was opened for it."""
+        ...
 
 
 class Requests:
@@ -57,7 +93,7 @@ class Requests:
         headers = headers_of(reader)
         body = b""
         if operation.http.content == "form":
-            body, headers["Content-Type"] = _multipart(
+            body, headers["Content-Type"] = multipart(
                 *resolve(operation.http.form)(fields, content)
             )
         elif operation.http.content == "bytes":
@@ -101,30 +137,14 @@ class Requests:
     def request(
         self, method: str, path: str, params: Mapping[str, Any], body: Any, reader: Reader
     ) -> Any:
-        """Send a request that is not stated as an operation here."""
-        return decoded(self.send_request(method, path, params, reader, json_body=body))
-
-    def send_request(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Any],
-        reader: Reader,
-        *,
-        json_body: Any = None,
-        content: bytes | None = None,
-        fields: Mapping[str, Any] | None = None,
-        files: Sequence[tuple[str, str, bytes]] = (),
-    ) -> Reply:
+        """Send a request by its path."""
         headers = headers_of(reader)
-        body = b""
-        if files:
-            body, headers["Content-Type"] = _multipart(fields or {}, files)
-        elif content is not None:
-            body, headers["Content-Type"] = content, "application/octet-stream"
-        elif json_body is not None:
-            body, headers["Content-Type"] = _json(json_body), "application/json"
-        return _successful_reply(self.send(method, target_of(path, params), headers, body))
+        content = b""
+        if body is not None:
+            content, headers["Content-Type"] = _json(body), "application/json"
+        return decoded(
+            _successful_reply(self.send(method, target_of(path, params), headers, content))
+        )
 
     def _upload(self, method: str, target: str, headers: dict[str, str], content: Upload) -> Any:
         headers |= {
@@ -220,9 +240,10 @@ def _successful(reply: StreamedReply) -> Iterator[bytes]:
     return reply.parts
 
 
-def _multipart(
+def multipart(
     fields: Mapping[str, Any], files: Sequence[tuple[str, str, bytes]]
 ) -> tuple[bytes, str]:
+    """Return the body of a form with files, and its content type."""
     boundary = f"kb-{secrets.token_hex(16)}"
     parts: list[bytes] = []
     for name, value in fields.items():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp import StdioServerParameters
 
     from kb_framework.app import KB
+    from kb_testing.application import AsgiTransport
 
 pytest_plugins = ["kb_testing.postgres", "kb_testing.sqlite"]
 
@@ -66,6 +67,19 @@ def kb_engine(kb_home: Path) -> Iterator[Engine]:
     """An engine in this process, over a database of its own."""
     with connect() as engine:
         yield engine
+
+
+@pytest.fixture
+def kb_http(kb_home: Path) -> Iterator[AsgiTransport]:
+    """The HTTP application over the same database, in this process, asked as the local person."""
+    from kb_framework.app import open_kb
+    from kb_framework.edges.http.app import create_app
+    from kb_testing.application import AsgiTransport
+
+    kb = open_kb()
+    transport = AsgiTransport(create_app(kb), kb.close)
+    yield transport
+    transport.close()
 
 
 def pytest_configure(config: pytest.Config) -> None:

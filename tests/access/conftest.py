@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.plugins import Plugins
 from kb_framework.remote import Reply
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import StoreOf
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

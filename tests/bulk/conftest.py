@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import kb_line
 
 _SYNTHETIC = Path(__file__).parents[2] / "benchmarks" / "synthetic.py"

@@ -22,11 +22,11 @@ from kb_framework.api import Actor
 from kb_framework.api.spaces import vector_indexes
 from kb_framework.api.tables import chunks, organizations
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError, error_codes
 from kb_framework.storage.migrations import HOST_MIGRATIONS
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp
 
 UNKNOWN = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"

@@ -132,7 +132,7 @@ ADDER = """
 import sys
 
 from kb_framework.api.opening import open_kb
-from kb_framework.asgi import AsgiTransport
+from kb_testing.application import AsgiTransport
 from kb_framework.api.client import Engine
 from kb_framework.edges.http.app import create_app
 

@@ -32,12 +32,12 @@ from typing import Any
 import pytest
 
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.remote import Reply
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Run, RunningServer
 
 ROUTES: dict[str, dict[str, Any]] = {

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError
 from kb_framework.in_process import BorrowedTransport, LocalTransport
 from kb_framework.remote import Requests
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run
 
 UNKNOWN = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"

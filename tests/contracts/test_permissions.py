@@ -13,10 +13,10 @@ import pytest
 
 from kb_framework.api import ANY_KEY, PUBLIC
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.edges.http.app import create_app
 from kb_framework.plugins import Plugins
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, missing_permissions
 
 PLUGINS = sorted(item.name for item in importlib.metadata.entry_points(group="kb_framework"))

@@ -10,11 +10,11 @@ import pytest
 
 from kb_framework.api import Actor, RetrievalQuery
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.calls import run_tool
 from kb_framework.edges.mcp.tools import bind_tools
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install
 
 # One that asks the store for what is allowed, as the guide says, and one that does not care.

@@ -16,7 +16,6 @@ import pytest
 import sqlalchemy as sa
 
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.discovery import HOST_DISTRIBUTION
@@ -25,6 +24,7 @@ from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
+from kb_testing.application import AsgiTransport
 
 BUILT_IN = sorted(
     entry_point.name

@@ -15,6 +15,7 @@ from kb_files.api import LocalFiles
 
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run, kb_line
 
 # An embedder that, where it is told to, begins and never ends.
@@ -72,9 +73,9 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 def test_a_queued_file_waits_and_a_worker_makes_a_document_of_it(
-    kb_engine: Engine, kb_home: Path, kb_run: Run
+    kb_engine: Engine, kb_http: AsgiTransport, kb_home: Path, kb_run: Run
 ) -> None:
-    reply = kb_engine.request(
+    reply = kb_http.ask(
         "POST",
         "/documents",
         params={"queue": "true"},

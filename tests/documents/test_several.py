@@ -12,6 +12,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 
 
 def sent(engine: Engine, *files: tuple[str, bytes], **fields: Any) -> list[dict[str, Any]]:
@@ -154,14 +155,13 @@ def archive(name: str) -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize("fields", ["{}", "[]", "[1, 2]", "[{}]", "not JSON", "[" * 100_000])
-def test_fields_must_be_an_object_for_each_file(kb_engine: Engine, fields: str) -> None:
+def test_fields_must_be_an_object_for_each_file(kb_http: AsgiTransport, fields: str) -> None:
     files = [("files", "a.md", b"one"), ("files", "b.md", b"two")]
 
-    with pytest.raises(EngineError) as caught:
-        kb_engine.upload_files("/documents/batch", files, {"fields": fields})
+    reply = kb_http.ask("POST", "/documents/batch", fields={"fields": fields}, files=files)
 
-    assert caught.value.http_status == 400
-    assert caught.value.details["field"] == "fields"
+    assert reply.status == 400
+    assert json.loads(reply.body)["field"] == "fields"
 
 
 def test_a_large_file_arrives_in_parts_as_it_is(kb_run, kb_engine: Engine, tmp_path: Path) -> None:

@@ -487,26 +487,21 @@ def kb_commands():
         api.Command("slow", "faulty_commands:slow", help="Takes long.", group="Engine"),
     ]
 
-def routes(plugins):
+def wait() -> dict:
     import os
     import time
     from pathlib import Path
-    from litestar import get
 
-    @get("/slow", sync_to_thread=True)
-    def wait() -> dict:
-        home = Path(os.environ["KB_DATA_DIR"])
-        (home / "begun").touch()
-        # Never done before Ctrl-C was pressed, however busy the machine.
-        while not (home / "pressed").exists():
-            time.sleep(0.01)
-        return {}
-
-    return [wait]
+    home = Path(os.environ["KB_DATA_DIR"])
+    (home / "begun").touch()
+    # Never done before Ctrl-C was pressed, however busy the machine.
+    while not (home / "pressed").exists():
+        time.sleep(0.01)
+    return {}
 
 @hookimpl
-def kb_routes():
-    return [api.Routes("faulty", "faulty_commands:routes", build=True)]
+def kb_operations():
+    return [api.Operation("wait", "faulty_commands:wait", "documents.read", api.Http("GET", "/slow"))]
 """
 
 

@@ -645,7 +645,7 @@ def test_a_document_from_anywhere_is_seen_everywhere(
         0
     ]["document_id"]
     with server.engine as engine:
-        uploaded = engine.upload("/documents", "shared.md", content, {})
+        uploaded = engine.add_file("shared.md", content)
         assert uploaded["duplicate"] is True
         assert uploaded["document"]["id"] == by_command
 

@@ -162,7 +162,7 @@ def test_a_page_of_its_own_is_served_without_cors_headers(server: RunningServer,
 def test_a_stored_page_is_never_shown_in_this_origin(server: RunningServer, ask: Any) -> None:
     page = b"<p>A page.</p><script>fetch('/api/v1/documents')</script>"
     with server.engine as engine:
-        document = engine.upload("/documents", "page.html", page, {})["document"]
+        document = engine.add_file("page.html", page)["document"]
     answer = ask(server.url, "GET", f"/api/v1/documents/{document['id']}/file")
 
     assert answer.body == page

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.http.auth import Local
 from kb_framework.remote import Reply
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install
 
 SINGLE_SIGN_ON = """

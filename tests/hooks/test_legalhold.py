@@ -14,13 +14,13 @@ import pytest
 from mcp import Client
 
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run, RunningServer, kb_mcp, stored, stored_tables
 
 pytest.importorskip(
@@ -622,7 +622,7 @@ def test_without_the_plugin_its_routes_tools_filter_and_methods_are_gone(
             ("POST", "/legal-holds/release"),
         ):
             with pytest.raises(EngineError) as gone:
-                engine.request(method, path, json_body={"document_ids": [1]})
+                engine.get(path) if method == "GET" else engine.post(path, {"document_ids": [1]})
             assert gone.value.http_status == 404
         with pytest.raises(EngineError) as unknown:
             engine.bulk_delete(on_hold=True)

@@ -11,10 +11,10 @@ from kb_documents.models import NoteIn
 
 from kb_framework.api import DEFAULT_ORGANIZATION, Actor
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, stored
 
 OTHER = "00000000-0000-4000-8000-0000000000aa"

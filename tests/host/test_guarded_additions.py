@@ -121,7 +121,7 @@ def test_g1_of_several_files_only_those_that_a_guard_objects_to_are_refused(
 
 def test_g1_a_file_that_is_uploaded_or_queued_asks_the_guards(opened) -> None:
     engine = opened()
-    error = refused(lambda: engine.upload("/documents", "a.md", b"a whale", {}))
+    error = refused(lambda: engine.add_file("a.md", b"a whale"))
     assert (error.http_status, error.message) == (409, SENTENCE)
 
     queued = engine.add_file("b.md", b"a whale", queue=True)["job"]
@@ -228,7 +228,7 @@ def test_g1_nothing_is_added_while_a_plugin_has_failed(plugin, kb_here, tmp_path
     with connect() as engine:
         calls: list[Callable[[], Any]] = [
             lambda: engine.add_note("text"),
-            lambda: engine.upload("/documents", "a.md", b"text", {}),
+            lambda: engine.add_file("a.md", b"text"),
             lambda: engine.add_file("a.md", b"text", queue=True)["job"],
             lambda: engine.research_add("text", "fact", source_type="web"),
         ]

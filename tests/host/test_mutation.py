@@ -12,11 +12,11 @@ from kb_documents.api import insert_document
 
 from kb_framework.api import LOCAL_USER, ChunkText
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineError, SafetyThresholdExceeded
 from kb_framework.pipelines.safety import Share
+from kb_testing.application import AsgiTransport
 
 # Sets the title of each document in turn, and cannot do it to those whose title begins with "bad".
 RENAME = """

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from kb_framework.api.tables import chunks, organizations
 from kb_framework.api.times import now
 from kb_framework.app import KB, open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
+from kb_testing.application import AsgiTransport
 
 OTHER = "00000000-0000-4000-8000-00000000000f"
 

@@ -22,10 +22,10 @@ from pysqlite3 import dbapi2
 
 from kb_framework.api.tables import documents
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import Busy, EngineError, KBError, StoreUnusable
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import start_server, stop_server, stored, stored_tables
 
 # Opens each of the places it is told of on standard input.

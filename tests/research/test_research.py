@@ -11,6 +11,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run
 
 TIDES = "# Tides\n\nTides rise and fall twice a day because of the moon.\n"
@@ -313,12 +314,12 @@ def test_r1_bad_input_is_400_and_names_the_field(
 
 
 def test_r2_an_added_snippet_is_a_chunk_of_the_kind_that_was_said_and_found_at_once(
-    kb_engine: Engine,
+    kb_engine: Engine, kb_http: AsgiTransport
 ) -> None:
-    added = kb_engine.request(
+    added = kb_http.ask(
         "POST",
         "/research/add-to-knowledge",
-        json_body={
+        body={
             "snippet_text": "Spring tides follow the full moon.",
             "chunk_kind": "quote",
             "usage_policy": "inspiration_only",
@@ -370,12 +371,12 @@ def test_r2_a_long_snippet_stays_one_chunk(kb_engine: Engine) -> None:
     assert len(kb_engine.get_document_chunks(added["document_id"])["data"]) == 1
 
 
-def test_r2_the_same_text_again_exists(kb_engine: Engine) -> None:
+def test_r2_the_same_text_again_exists(kb_engine: Engine, kb_http: AsgiTransport) -> None:
     first = kb_engine.research_add("Neap tides are small.", "fact")
-    reply = kb_engine.request(
+    reply = kb_http.ask(
         "POST",
         "/research/add-to-knowledge",
-        json_body={"snippet_text": "  Neap tides are small.\n", "chunk_kind": "angle"},
+        body={"snippet_text": "  Neap tides are small.\n", "chunk_kind": "angle"},
     )
 
     assert (reply.status, json.loads(reply.body)) == (200, {**first, "status": "exists"})

@@ -28,11 +28,11 @@ import psycopg
 import pytest
 
 from kb_framework.app import open_kb
-from kb_framework.asgi import AsgiTransport
 from kb_framework.client import Engine, connect
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import KBError
 from kb_framework.remote import HttpTransport
+from kb_testing.application import AsgiTransport
 from kb_testing.commands import Started, shared
 from kb_testing.fixtures import start_server, stop_server, stored
 from kb_testing.postgres import Databases, postgres_folder, start_postgres

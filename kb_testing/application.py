@@ -1,18 +1,19 @@
-"""An application in this process, called as a server would call it."""
+"""An application in this process, called as a server would call it: HTTP without a socket."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 from kb_framework.api import Actor
-from kb_framework.remote import Reply, Requests, StreamedReply
+from kb_framework.remote import Reply, Requests, StreamedReply, multipart, target_of
 
 # How many parts of an answer may wait for their reader.
 _WAITING = 4
@@ -45,6 +46,23 @@ class AsgiTransport(Requests):
         return asyncio.run_coroutine_threadsafe(
             self._call(method, target, headers, body), self._loop
         ).result()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] = {},
+        body: Any = None,
+        fields: Mapping[str, Any] = {},
+        files: Sequence[tuple[str, str, bytes]] = (),
+    ) -> Reply:
+        """Send a request below `/api/v1`, with JSON, or with a form where there are files; return any answer."""
+        if files:
+            content, media = multipart(fields, files)
+        else:
+            content, media = b"" if body is None else json.dumps(body).encode(), "application/json"
+        return self.send(method, target_of(path, params), {"Content-Type": media}, content)
 
     def exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: Iterable[bytes]
