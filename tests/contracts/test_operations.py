@@ -283,3 +283,197 @@ def test_an_operation_may_be_one_function(kb_home: Path, kb_plugin: Install, kb_
     done = kb_run("titles", "--letters", "3", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"found": 2})
     assert "At least so many letters." in kb_run("titles", "--help").stdout
+
+
+# Every operation has a route and a client method. Those without a command of their own, with the command that calls them, or
+# why there is none.
+CALLED_BY_COMMANDS = {
+    "add_file": "kb add",
+    "add_files": "kb add",
+    "append_upload": "kb add",
+    "apply_import": "kb import",
+    "bulk_preview": "kb bulk-remove",
+    "bulk_search": "kb search",
+    "check_all": "kb doctor",
+    "compact": "kb reindex",
+    "compare_sources": "kb sync",
+    "create_session_link": "kb console",
+    "discard_import": "kb import",
+    "doctor": "kb doctor",
+    "download_backup": "kb backup",
+    "expire_missing": "kb sync",
+    "export_archive": "kb export",
+    "export_events": "kb chunks events",
+    "find_chunk": "kb open",
+    "finish_upload": "kb add",
+    "forget_sources": "kb sync",
+    "get_document": "kb show",
+    "get_document_chunks": "kb show",
+    "get_file": "kb show",
+    "get_sources": "kb show",
+    "get_wire": "kb schema",
+    "knowledge_context": "kb ask",
+    "list_plugins": "kb plugins",
+    "list_settings": "kb config",
+    "list_wire": "kb schema",
+    "move_sources": "kb sync",
+    "recall_folder": "kb sync",
+    "reindex": "kb reindex",
+    "remember_folder": "kb sync",
+    "remove_user": "kb users remove",
+    "repair": "kb doctor",
+    "set_plugin": "kb plugins disable",
+    "start_upload": "kb add",
+    "stream_answer": "kb ask",
+    "upload_import": "kb import",
+    "answer_snapshot": "for what a generator elsewhere answered",
+    "complete_tag": "for what is being typed",
+    "document_growth": "for a plot",
+    "health": "for monitoring",
+    "update_document": "fields are changed in the console or by the file",
+}
+
+
+def test_every_operation_has_a_command_or_is_called_by_one(kb: KB) -> None:
+    without = {item.name for item in kb.plugins.operations if not item.command}
+    own = {name for name in without if kb.plugins.operations.plugin_of(name) != "legalhold"}
+    named = {
+        words.removeprefix("kb ") for words in CALLED_BY_COMMANDS.values() if words[:3] == "kb "
+    }
+
+    assert own == set(CALLED_BY_COMMANDS)
+    assert named <= {item.name for item in kb.plugins.commands}
+
+
+# A command without an operation works on the data folder itself, or calls several operations.
+COMMANDS_ALONE = {
+    "add",
+    "backup",
+    "config",
+    "config set",
+    "config unset",
+    "console",
+    "db partition",
+    "doctor",
+    "eval",
+    "export",
+    "import",
+    "mcp",
+    "migrate-store",
+    "models install",
+    "models list",
+    "open",
+    "plugins",
+    "plugins check",
+    "plugins disable",
+    "plugins enable",
+    "quickstart",
+    "reindex",
+    "restore",
+    "serve",
+    "sync",
+    "users remove",
+    "watch",
+    "worker",
+}
+
+
+def test_every_other_command_and_every_tool_is_made_of_an_operation(kb: KB) -> None:
+    plugins = kb.plugins
+    alone = {item.name for item in plugins.commands} - set(plugins.operation_of_command)
+
+    assert alone == COMMANDS_ALONE
+    assert {item.name for item in plugins.tools} == set(plugins.operation_of_tool)
+
+
+# What a model is not offered: administration, and what a person does with files or decides by looking.
+NO_TOOL = {
+    "add_file",
+    "add_files",
+    "answer_snapshot",
+    "apply_import",
+    "bulk_preview",
+    "check_all",
+    "compact",
+    "compare_sources",
+    "complete_tag",
+    "create_key",
+    "create_organization",
+    "create_session_link",
+    "delete_document",
+    "discard_import",
+    "doctor",
+    "document_facets",
+    "document_growth",
+    "download_backup",
+    "end_session",
+    "expire_missing",
+    "export_archive",
+    "export_events",
+    "find_chunk",
+    "find_document",
+    "forget_folder",
+    "forget_sources",
+    "get_document_chunks",
+    "get_file",
+    "get_job",
+    "get_research",
+    "get_snapshot",
+    "get_sources",
+    "get_view",
+    "get_wire",
+    "health",
+    "list_audit",
+    "list_events",
+    "list_folders",
+    "list_jobs",
+    "list_keys",
+    "list_left_over",
+    "list_organizations",
+    "list_plugins",
+    "list_roles",
+    "list_sessions",
+    "list_settings",
+    "list_snapshots",
+    "list_users",
+    "list_wire",
+    "merge_tags",
+    "move_sources",
+    "recall_folder",
+    "reindex",
+    "remember_folder",
+    "remove_role",
+    "remove_user",
+    "remove_view",
+    "rename_tag",
+    "repair",
+    "research_recent",
+    "revoke_key",
+    "rotate_key",
+    "save_view",
+    "schema",
+    "set_document_tags",
+    "set_plugin",
+    "set_role",
+    "stream_answer",
+    "update_document",
+    "upload_import",
+    "whoami",
+}
+
+
+def test_every_operation_but_these_has_a_tool(kb: KB) -> None:
+    plugins = kb.plugins
+    without = {item.name for item in plugins.operations if not item.tool}
+
+    assert {
+        name for name in without if plugins.operations.plugin_of(name) != "legalhold"
+    } == NO_TOOL
+
+
+# Forms hold files, whose routes are written by hand.
+BY_HAND = {"add_file", "add_files"}
+
+
+def test_every_operation_but_forms_has_the_route_that_is_made_of_it(kb: KB) -> None:
+    assert {item.name for item in kb.plugins.operations if item.http.by_hand} == BY_HAND
