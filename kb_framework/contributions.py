@@ -27,19 +27,19 @@ HOST_COMMANDS = (
     ),
     api.Command(
         "config",
-        "kb_framework.edges.cli.host_commands:config",
+        "kb_framework.edges.cli.config_commands:config",
         "Show every setting and where it came from.",
         "Engine",
     ),
     api.Command(
         "config set",
-        "kb_framework.edges.cli.host_commands:set_config",
+        "kb_framework.edges.cli.config_commands:set_config",
         "Keep a setting in kb.toml.",
         "Engine",
     ),
     api.Command(
         "config unset",
-        "kb_framework.edges.cli.host_commands:unset_config",
+        "kb_framework.edges.cli.config_commands:unset_config",
         "Remove a setting from kb.toml.",
         "Engine",
     ),

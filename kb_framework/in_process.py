@@ -61,9 +61,7 @@ class LocalTransport:
             and (found := _matched(operation, method, path)) is not None
         ]
         if not matching:
-            unknown = NotFound(
-                f"no operation has the request {method} {path}", hint="/docs lists the routes"
-            )
+            unknown = NotFound(f"nothing is served at /api/v1{path}", hint="/docs lists the routes")
             raise EngineError(unknown.http_status, unknown.flat())
         # `/documents/facets` is a path of its own, and not that of a document.
         operation, found = min(matching, key=lambda pair: len(pair[1]))

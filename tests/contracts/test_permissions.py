@@ -51,6 +51,7 @@ OPEN_TO_ANY_KEY = {
 
 # They work on the data folder's files, which only its owner can, or are an engine themselves: no route is involved.
 LOCAL_COMMANDS = {
+    "kb_framework.edges.cli.config_commands",
     "kb_framework.edges.cli.host_commands",
     "kb_maintenance.commands",
     "kb_models.commands",
