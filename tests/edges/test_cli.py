@@ -343,6 +343,7 @@ def test_no_command_is_missing_from_the_one_above(kb_home: Path) -> None:
         "migrate-store",
         "chunks delete",
         "snapshots show",
+        "research show",
         "db partition",
         "folders forget",
         "console",
