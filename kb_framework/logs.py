@@ -6,9 +6,9 @@ import contextlib
 import json
 import logging
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
+from kb_framework.api.times import now
 from kb_framework.masking import masked
 
 LOG_FILE = "kb.log"
@@ -25,7 +25,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "time": now(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": masked(record.getMessage()),

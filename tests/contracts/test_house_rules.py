@@ -290,6 +290,28 @@ def test_no_file_of_the_house_is_called_utils() -> None:
     ] == []
 
 
+def test_no_file_has_the_name_of_a_standard_library_module() -> None:
+    names = [name for package in ("kb_framework", *PACKAGES) for name in modules(package, set())]
+
+    # The folder of the HTTP edge, and the function that divides a text into chunks.
+    assert {name for name in names if name.rsplit(".", 1)[-1] in sys.stdlib_module_names} <= {
+        "kb_framework.edges.http",
+        "kb_documents.chunk",
+    }
+
+
+def test_times_are_written_in_one_place() -> None:
+    written = re.compile(r"isoformat\(\s*timespec=")
+    files = [
+        path
+        for package in ("kb_framework", *PACKAGES)
+        for path in Path(find_spec(package).origin or "").parent.rglob("*.py")  # type: ignore[union-attr]
+        if written.search(path.read_text(encoding="utf-8"))
+    ]
+
+    assert [path.name for path in files] == ["times.py"]
+
+
 def test_no_test_gives_up_before_ten_minutes() -> None:
     """On a busy machine everything may take twenty times as long: only a hang may reach the limit of a test."""
     limit = re.compile(

@@ -27,7 +27,7 @@ from kb_framework.bootstrap import Bootstrap, write_private
 from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.http.auth import Local
-from kb_framework.edges.mcp.http import http_app
+from kb_framework.edges.mcp.streamable import http_app
 from kb_framework.errors import ConfigInvalid, EngineUnreachable, disk_trouble
 from kb_framework.in_process import BorrowedTransport
 from kb_framework.local import owners, pid_namespace, tells_users

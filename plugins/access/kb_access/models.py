@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from kb_framework.api.models import Body, Model, Text
 from kb_framework.api.paging import PageIn, PageMeta
+from kb_framework.api.times import format_time
 
 _UNITS = {"h": "hours", "d": "days"}
 
@@ -37,7 +38,7 @@ def _moment(text: str) -> str:
             raise ValueError("must be like 90d, 12h or 2030-01-31T00:00:00Z") from None
     if moment <= datetime.now(UTC):
         raise ValueError("must be in the future")
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_time(moment)
 
 
 Name = Annotated[Text, AfterValidator(_name)]

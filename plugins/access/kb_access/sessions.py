@@ -21,7 +21,7 @@ from kb_framework.api.models import Question
 from kb_framework.api.paging import PageIn
 from kb_framework.api.parts import Plugins, Store, Tx
 from kb_framework.api.tables import organizations, users
-from kb_framework.api.times import now
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import Forbidden, NotFound, Unauthorized
 
 COOKIE = "kb_session"
@@ -201,8 +201,7 @@ def _key_in_force() -> sa.ColumnElement[bool]:
 
 
 def _after(time: timedelta) -> str:
-    moment = datetime.now(UTC) + time
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_time(datetime.now(UTC) + time)
 
 
 def _hash(secret: str) -> str:

@@ -24,7 +24,7 @@ from kb_framework.api import Actor
 from kb_framework.api.jobs import finish_job, insert_job, select_jobs
 from kb_framework.api.parts import Files, HostSettings, Plugins, Store, Tx
 from kb_framework.api.tables import jobs
-from kb_framework.api.times import now
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import (
     Busy,
     FilesUnreachable,
@@ -254,8 +254,4 @@ class IngestQueue:
         return self._store.write(queue=f"worker {lease}")
 
     def _end(self) -> str:
-        return (
-            (datetime.now(UTC) + self._lease)
-            .isoformat(timespec="microseconds")
-            .replace("+00:00", "Z")
-        )
+        return format_time(datetime.now(UTC) + self._lease)

@@ -12,7 +12,7 @@ from kb_documents.models import Added, AppendIn, Upload, UploadIn, UploadRef
 from kb_documents.tables import uploads
 from kb_framework.api import Actor
 from kb_framework.api.parts import Files, HostSettings, Store
-from kb_framework.api.times import now
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import InvalidInput, KBError, NotFound, PayloadTooLarge
 
 _LIFETIME = timedelta(hours=1)
@@ -32,11 +32,7 @@ class UploadsService:
     def start(self, wanted: UploadIn, actor: Actor) -> Upload:
         self._forget_old()
         upload_id = str(uuid.uuid4())
-        expires = (
-            (datetime.now(UTC) + _LIFETIME)
-            .isoformat(timespec="microseconds")
-            .replace("+00:00", "Z")
-        )
+        expires = format_time(datetime.now(UTC) + _LIFETIME)
         with self._store.write(actor.organization_id) as tx:
             row = {
                 "id": upload_id,

@@ -13,7 +13,7 @@ from typing import Any
 from kb_text.api import decode
 
 from kb_formats.charset import decode_markup
-from kb_formats.html import to_markdown
+from kb_formats.html_text import to_markdown
 from kb_formats.names import safe_name
 from kb_formats.native import described, read
 from kb_formats.ole import compound

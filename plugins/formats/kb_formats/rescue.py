@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from xml.etree.ElementTree import Element
 from xml.parsers.expat import ExpatError
 
-from kb_formats.html import to_markdown
+from kb_formats.html_text import to_markdown
 from kb_formats.ole import compound
-from kb_formats.xml import element_text, parse
+from kb_formats.xml_text import element_text, parse
 from kb_framework.errors import ExtractionFailed
 
 _PART_LIMIT = 50_000_000

@@ -16,7 +16,7 @@ from kb_framework.api.paging import Page, PageIn
 from kb_framework.api.parts import Store, Tx
 from kb_framework.api.sql import among
 from kb_framework.api.tables import documents
-from kb_framework.api.times import now
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import Conflict, Forbidden, NotFound
 from kb_knowledge.models import (
     AboutChunkIn,
@@ -81,11 +81,7 @@ class SnapshotsService:
     def _forget_old(self, tx: Tx) -> None:
         if not self._days:
             return
-        end = (
-            (datetime.now(UTC) - timedelta(days=self._days))
-            .isoformat(timespec="microseconds")
-            .replace("+00:00", "Z")
-        )
+        end = format_time(datetime.now(UTC) - timedelta(days=self._days))
         old = sa.select(snapshots.c.id).where(tx.owns(snapshots), snapshots.c.created_at < end)
         tx.execute(sa.delete(snapshot_chunks).where(snapshot_chunks.c.snapshot_id.in_(old)))
         tx.execute(sa.delete(snapshots).where(tx.owns(snapshots), snapshots.c.created_at < end))

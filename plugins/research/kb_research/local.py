@@ -17,6 +17,7 @@ from kb_text.api import index_fields, query_terms
 
 from kb_framework.api import Chunker, Extracted, ResearchQuery, ResearchResult, resolve
 from kb_framework.api.parts import HostSettings, Plugins
+from kb_framework.api.times import format_time
 from kb_research.settings import ResearchSettings
 
 log = logging.getLogger("kb.research")
@@ -99,7 +100,7 @@ class LocalFiles:
     def _read_file(self, path: Path, state: Any) -> Iterator[_Piece]:
         if state.st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST} bytes")
-        changed = _time(datetime.fromtimestamp(state.st_mtime, UTC))
+        changed = format_time(datetime.fromtimestamp(state.st_mtime, UTC))
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix.lower() in _LINES:
             yield from _lines(path, text, changed)
@@ -164,11 +165,7 @@ def _said(row: dict[str, Any]) -> str | None:
         found = datetime.fromisoformat(str(row.get("created_at", "")))
     except ValueError:
         return None
-    return _time(found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC))
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_time(found)
 
 
 def _piece(

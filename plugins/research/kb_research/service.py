@@ -13,7 +13,7 @@ from kb_knowledge.api import AddingService, NewChunk
 from kb_framework.api import Actor, ResearchQuery, ResearchResult, ResearchSource, Selection
 from kb_framework.api.paging import PageIn
 from kb_framework.api.parts import Plugins, Selector, Store, Tx
-from kb_framework.api.times import now
+from kb_framework.api.times import format_time, now
 from kb_framework.errors import KBError, NotFound, StoreUnusable, WrongType
 from kb_research.limits import Limit, Limiter
 from kb_research.models import (
@@ -200,10 +200,7 @@ class ResearchService:
         if not self._settings.keep_days:
             return []
         oldest = datetime.now(UTC) - timedelta(days=self._settings.keep_days)
-        return [
-            saved_items.c.created_at
-            >= oldest.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        ]
+        return [saved_items.c.created_at >= format_time(oldest)]
 
 
 def _checked(found: Any) -> list[ResearchResult]:

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from kb_formats.charset import decode_markup
-from kb_formats.html import without_tags
+from kb_formats.html_text import without_tags
 from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed
 
