@@ -24,6 +24,7 @@ from kb_framework.client import Engine, connect
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
 from kb_framework.plugins import Plugins
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run, RunningServer
 
 
@@ -565,13 +566,15 @@ def renamer(kb_home: Path, kb_plugin: Install) -> Iterator[None]:
     sys.modules.pop("renamer_of_documents", None)
 
 
-def test_a_third_partys_kind_gets_route_preview_plan_threshold_and_job(renamer: None) -> None:
+def test_a_third_partys_kind_gets_route_preview_plan_threshold_and_job(
+    renamer: None, kb_http: AsgiTransport
+) -> None:
     with connect() as engine:
         notes(engine, 4)
         refused = refusal(engine, "/bulk/rename", {"from_id": 1, "title": "New"})
         preview = engine.bulk_preview("rename", document_ids=[1], title="New")
         job = engine.get_job(engine.bulk_rename(plan=preview["plan"])["job_id"])
-        schema = json.loads(engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)
+        schema = json.loads(kb_http.send("GET", "/schema/openapi.json", {}, b"").body)
 
         assert (refused.http_status, refused.code) == (409, "safety_threshold_exceeded")
         assert (preview["matched"], job["job_type"], titles(engine)[0]) == (1, "bulk_rename", "New")

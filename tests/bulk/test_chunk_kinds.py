@@ -12,6 +12,7 @@ import pytest
 from kb_framework.client import Engine, connect
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run
 
 # Writes a note into the metadata of chunks, and cannot do it to those that say "stubborn".
@@ -288,7 +289,9 @@ def test_b10_a_plan_over_chunks_is_about_those_chunks(engine: Engine) -> None:
     assert marks(engine, number) == ["x", None, None]
 
 
-def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(engine: Engine) -> None:
+def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(
+    engine: Engine, kb_http: AsgiTransport
+) -> None:
     paragraphs(engine, "apple")
     tools = bind_tools(engine.plugins, "admin")
 
@@ -302,7 +305,7 @@ def test_a_chunk_filter_is_offered_only_where_chunks_are_selected(engine: Engine
     assert not {"says", "chunk_ids"} & set(
         tools["kb_bulk_delete"].description.input_schema["properties"]
     )
-    schema = json.loads(engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)
+    schema = json.loads(kb_http.send("GET", "/schema/openapi.json", {}, b"").body)
     assert "/api/v1/chunks/bulk/mark" in schema["paths"]
     assert "says" in schema["components"]["schemas"]["BulkMark"]["properties"]
 

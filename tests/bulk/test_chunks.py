@@ -437,12 +437,12 @@ def test_c4_a_chunked_body_is_refused_once_it_is_too_large_before_its_end(
     assert send_slowly(kb_server, {"Transfer-Encoding": "chunked"}, endless) == (413, TOO_LARGE)
 
 
-def test_c4_a_body_of_exactly_a_mebibyte_is_read(kb_engine: Engine) -> None:
+def test_c4_a_body_of_exactly_a_mebibyte_is_read(kb_http: AsgiTransport) -> None:
     body = json.dumps({"chunk_ids": [UNKNOWN]}).encode()
     headers = {"Content-Type": "application/json"}
 
-    assert kb_engine._transport.send("POST", PATH, headers, body.ljust(2**20)).status == 200
-    assert kb_engine._transport.send("POST", PATH, headers, body.ljust(2**20 + 1)).status == 413
+    assert kb_http.send("POST", PATH, headers, body.ljust(2**20)).status == 200
+    assert kb_http.send("POST", PATH, headers, body.ljust(2**20 + 1)).status == 413
 
 
 SLOW = """

@@ -312,7 +312,7 @@ def file_of(here: Any, document_id: int) -> Path:
     return here.kb.files.root / key
 
 
-def test_a_file_that_cannot_be_removed_fails_no_document_and_is_tried_again_at_the_next_start(
+def test_a_file_that_cannot_be_removed_fails_no_document_and_is_tried_again_with_the_next_addition(
     filled, opened, kb_home, caplog
 ) -> None:
     filled(10)
@@ -340,6 +340,8 @@ def test_a_file_that_cannot_be_removed_fails_no_document_and_is_tried_again_at_t
     path.touch()
     again = opened()
     again.engine.list_documents()
+    assert path.exists(), "reading removes nothing"
+    again.engine.add_note("the next addition")
     assert not path.exists()
     assert again.state()["waiting"] == []
     assert again.complaints() == []

@@ -14,6 +14,7 @@ import pytest
 
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Install, Run, RunningServer, stored
 
 
@@ -153,10 +154,10 @@ def test_an_empty_text_is_refused_where_something_is_changed(kb_engine: Engine) 
 # Bodies
 
 
-def test_an_unknown_charset_of_a_part_is_400(kb_engine: Engine) -> None:
+def test_an_unknown_charset_of_a_part_is_400(kb_http: AsgiTransport) -> None:
     title = b'Content-Disposition: form-data; name="title"\r\nContent-Type: text/plain; charset=bogus-xyz\r\n\r\nt\r\n'
     body = b"--x\r\n" + title + b"--x--\r\n"
-    reply = kb_engine._transport.send(
+    reply = kb_http.send(
         "POST", "/api/v1/documents", {"content-type": "multipart/form-data; boundary=x"}, body
     )
 

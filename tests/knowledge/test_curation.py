@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_framework.errors import EngineError
+from kb_testing.application import AsgiTransport
 from kb_testing.fixtures import Run, stored
 
 Add = Callable[..., str]
@@ -252,10 +253,8 @@ def test_k2_the_database_itself_refuses_to_change_or_delete_events(
     assert kb_engine.list_events()["meta"]["total"] == 1
 
 
-def test_k2_no_route_takes_anything_but_reading_for_events(kb_engine: Engine) -> None:
-    paths = json.loads(kb_engine._transport.send("GET", "/schema/openapi.json", {}, b"").body)[
-        "paths"
-    ]
+def test_k2_no_route_takes_anything_but_reading_for_events(kb_http: AsgiTransport) -> None:
+    paths = json.loads(kb_http.send("GET", "/schema/openapi.json", {}, b"").body)["paths"]
 
     methods = {method for path, found in paths.items() if "/events" in path for method in found}
 
@@ -332,8 +331,8 @@ def test_k3_bad_input_is_400_and_names_the_field(
 @pytest.mark.parametrize(
     "query", ["kind=rumour", "status=gone", "policy=x", "per_page=0", "per_page=101", "page=0"]
 )
-def test_k3_a_bad_parameter_of_the_list_is_400(kb_engine: Engine, query: str) -> None:
-    reply = kb_engine._transport.send("GET", f"/api/v1/knowledge/chunks?{query}", {}, b"")
+def test_k3_a_bad_parameter_of_the_list_is_400(kb_http: AsgiTransport, query: str) -> None:
+    reply = kb_http.send("GET", f"/api/v1/knowledge/chunks?{query}", {}, b"")
 
     assert reply.status == 400
     assert query.split("=")[0] in json.loads(reply.body)["message"]

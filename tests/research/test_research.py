@@ -445,18 +445,17 @@ def test_r2_bad_input_is_400_and_names_the_field(
 # R3
 
 
-def test_r3_searches_and_additions_are_limited_each_for_itself(kb_home: Path, monkeypatch) -> None:
+def test_r3_searches_and_additions_are_limited_each_for_itself(
+    kb_home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.setenv("KB_RESEARCH_SEARCH_PER_MINUTE", "2")
     monkeypatch.setenv("KB_RESEARCH_ADD_PER_MINUTE", "1")
     with connect() as engine:
         for _ in range(2):
             engine.research_search("tides")
-        reply = engine._transport.send(
-            "POST",
-            "/api/v1/research/search",
-            {"Content-Type": "application/json"},
-            b'{"query": "tides"}',
-        )
+        # Opened after the limits were set.
+        kb_http: AsgiTransport = request.getfixturevalue("kb_http")
+        reply = kb_http.ask("POST", "/research/search", body={"query": "tides"})
         assert reply.status == 429
         assert 1 <= int(reply.headers["retry-after"]) <= 60
         assert json.loads(reply.body)["error"] == "rate_limited"
