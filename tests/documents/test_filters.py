@@ -33,6 +33,7 @@ SELECTED: dict[str, tuple[Any, set[int]]] = {
     "media": (["md"], {1, 2, 3, 4}),
     "trust_min": ("secondary", {1, 2, 4}),
     "path_glob": ("**/sub/*.md", {2}),
+    "named": ("SUB/b", {2}),
     "source_ref": ("https://example.org/1", {1}),
     "query": ("harbours rope", {2}),
     "from_id": (3, {3, 4}),

@@ -30,6 +30,11 @@ FILTERS = [
         "trust_min", "Selects documents trusted so far or further: primary > secondary > generated."
     ),
     _named("path_glob", "Selects documents whose path matches, like 'src/**' or '*.md'."),
+    _named(
+        "named",
+        "Selects documents with this text in their title or path.",
+        target="kb_documents.finding:named",
+    ),
     _named("source_ref", "Selects what is from this source.", over="chunks"),
     _named(
         "query", "Selects what has all of these words in one passage or its title.", over="chunks"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
+from pydantic import Field
 
 from kb_documents.tables import sources
+from kb_framework.api.models import Text
 from kb_framework.api.parts import Tx
 from kb_framework.api.sql import among
 from kb_framework.api.tables import documents
@@ -30,6 +32,10 @@ def is_called(name: str) -> sa.ColumnElement[bool]:
         | among(documents.c.path, shorter)
         | documents.c.path.endswith(f"/{name}", autoescape=True)
     )
+
+
+def named(value: Annotated[Text, Field(min_length=1, max_length=1000)]) -> sa.ColumnElement[bool]:
+    return is_near(value)
 
 
 def is_near(text: str) -> sa.ColumnElement[bool]:
