@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -25,16 +26,21 @@ EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'
 LINK = "[click](javascript:window.hacked=1) ![image](http://evil.example/x.png) <a href=javascript:window.hacked=1>x</a>"
 
 
-def asked(
-    server: Any, method: str, path: str, body: object = None, **headers: str
-) -> http.client.HTTPResponse:
+class Answer(NamedTuple):
+    status: int
+    headers: Any
+
+
+def asked(server: Any, method: str, path: str, body: object = None, **headers: str) -> Answer:
     parts = urlsplit(server.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is not None:
         sent["Content-Type"] = "application/json"
-    connection.request(method, path, json.dumps(body) if body is not None else None, sent)
-    return connection.getresponse()
+    with closing(http.client.HTTPConnection(parts.hostname or "", parts.port)) as connection:
+        connection.request(method, path, json.dumps(body) if body is not None else None, sent)
+        answer = connection.getresponse()
+        answer.read()
+        return Answer(answer.status, answer.headers)
 
 
 def test_nothing_that_was_stored_runs(serving: Any, page: Page) -> None:

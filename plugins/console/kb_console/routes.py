@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from litestar import Request, Response
 from litestar.concurrency import sync_to_thread
@@ -30,7 +31,7 @@ from kb_console.pages import (
 )
 from kb_console.service import Console
 from kb_console.templates import Templates
-from kb_console.view import Go, Html, Texts, View
+from kb_console.view import Go, Html, Lines, Texts, View
 from kb_framework.api import ANY_KEY, PUBLIC, Actor, Download, Page
 from kb_framework.api.dispatch import explained, unexpected
 from kb_framework.api.parts import Plugins
@@ -165,9 +166,8 @@ async def _sent(request: Requested, body: str) -> Sent:
 
 def _response(request: Requested, answer: Any) -> Response[Any]:
     if isinstance(answer, Go):
-        return Response(
-            b"", headers={"KB-Location": answer.path, **_HEADERS}, media_type="text/html"
-        )
+        headers = {"KB-Location": answer.path, "KB-Said": quote(answer.said), **_HEADERS}
+        return Response(b"", headers=headers, media_type="text/html")
     if isinstance(answer, Download):
         return Stream(
             answer.parts,
@@ -179,6 +179,9 @@ def _response(request: Requested, answer: Any) -> Response[Any]:
                 "Cache-Control": "no-store",
             },
         )
+    if isinstance(answer, Lines):
+        lines = (json.dumps(part, ensure_ascii=False).encode() + b"\n" for part in answer.parts)
+        return Stream(lines, media_type="application/x-ndjson", headers=_HEADERS)
     if isinstance(answer, Html):
         return _page(request, answer.text, answer.status)
     return Response(answer, headers=_HEADERS, media_type="application/json")

@@ -20,7 +20,8 @@ Query = Iterable[tuple[str, str]]
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 # Longer text is shown as it is: taking Markdown apart costs more than it tells.
 _LONGEST_MARKDOWN = 300_000
-_PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+_ABSOLUTE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_LABEL = re.compile(r"\[([A-Z]\d{1,3})\]")
 
 
 def ago(time: str | None) -> str:
@@ -62,9 +63,11 @@ def size(count: int | None) -> str:
     return f"{value:.1f} TB"
 
 
-def words(name: str) -> str:
-    """Return a field's or kind's name as words: "set_policy" → "set policy"."""
-    return name.replace("_", " ")
+def words(value: Any) -> str:
+    """Return a field's or kind's name, or a value, as words: "set_policy" → "set policy"."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).replace("_", " ")
 
 
 def pretty(value: Any) -> str:
@@ -77,15 +80,26 @@ def markdown(text: str) -> Markup:
 
     if len(text) > _LONGEST_MARKDOWN:
         return Markup("<pre>{}</pre>").format(text)
-    made = _markdown().render(text)
+    reader = _markdown()
+    tokens = reader.parse(text)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            # Below the headings of the page.
+            token.tag = f"h{min(int(token.tag[1]) + 2, 6)}"
     clean = nh3.clean(
-        made,
+        reader.renderer.render(tokens, reader.options, {}),
         tags=_TAGS,
         attributes={"a": {"href"}, "ol": {"start"}, "td": {"align"}, "th": {"align"}},
+        attribute_filter=_absolute,
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
     return Markup(clean)
+
+
+def _absolute(tag: str, name: str, value: str) -> str | None:
+    """Leave out a link that leads elsewhere than its author meant: a relative one would lead to this engine."""
+    return value if name != "href" or _ABSOLUTE.match(value) else None
 
 
 _TAGS = {
@@ -156,6 +170,16 @@ def marked(text: str | None, query: str) -> Markup:
     )
 
 
+def cited(text: str, links: Mapping[str, str]) -> Markup:
+    """Return an answer as HTML, with the labels of its citations, like [F1], as links."""
+
+    def link(match: re.Match[str]) -> str:
+        href = links.get(match[1])
+        return Markup('<a href="{}">[{}]</a>').format(href, match[1]) if href else match[0]
+
+    return Markup(_LABEL.sub(link, str(markdown(text))))
+
+
 def address(path: str, query: Mapping[str, Any] | Query = ()) -> str:
     """Return a path with a query; lists are repeated, what is empty is left out."""
     pairs: Any = query.items() if isinstance(query, Mapping) else query
@@ -180,6 +204,7 @@ FILTERS: dict[str, Any] = {
     "size": size,
     "words": words,
     "pretty": pretty,
+    "cited": cited,
     "markdown": markdown,
     "marked": marked,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -15,6 +15,8 @@ from kb_framework.api.dispatch import from_texts
 from kb_framework.errors import KBError, NotFound
 
 Texts = dict[str, list[str]]
+# Fields of an address that only one page of a list has: its place, and what was just done.
+_OF_ONE_PAGE = ("page", "cursor", "done")
 
 
 class Html(NamedTuple):
@@ -24,10 +26,17 @@ class Html(NamedTuple):
     status: int = 200
 
 
+class Lines(NamedTuple):
+    """An answer that is still being made: objects, sent as lines of JSON as they come."""
+
+    parts: Iterator[dict[str, Any]]
+
+
 class Go(NamedTuple):
-    """The address to show next."""
+    """The address to show next, and what to say there."""
 
     path: str
+    said: str = ""
 
 
 class View:
@@ -143,21 +152,29 @@ class View:
     def _who(self) -> Any:
         return self.attempt("whoami")
 
+    def at(self, path: str) -> str:
+        """Return the address of another page with the fields of this one."""
+        return address(path, self.query)
+
     def without(self, *names: str, **changed: Any) -> str:
         """Return this page's address without some fields, and with others set."""
-        kept = {name: values for name, values in self.query.items() if name not in {*names, "page"}}
-        return address(self.current, {**kept, **changed})
+        return address(self.current, {**self._kept(*names), **changed})
 
     def without_value(self, name: str, value: str) -> str:
         """Return this page's address without one value of a field."""
-        kept = {key: values for key, values in self.query.items() if key != "page"}
+        kept = self._kept()
         kept[name] = [item for item in kept.get(name, []) if item != value]
         return address(self.current, kept)
 
     def with_value(self, name: str, value: str) -> str:
         """Return this page's address with one more value of a field."""
-        kept = {key: values for key, values in self.query.items() if key != "page"}
+        kept = self._kept()
         return address(self.current, {**kept, name: [*kept.get(name, []), value]})
+
+    def _kept(self, *without: str) -> Texts:
+        """Return the fields of the address that another page of the same list has too."""
+        left_out = {*without, *_OF_ONE_PAGE}
+        return {name: values for name, values in self.query.items() if name not in left_out}
 
 
 def typed(model: type[BaseModel], texts: Texts, leave_out: Iterable[str] = ()) -> dict[str, Any]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from kb_console.filters import SHOWN_AS
 from kb_console.forms import controls
 from kb_console.pages.documents import kinds
 from kb_console.shown import address
 from kb_console.view import Go, Html, View, typed
 from kb_framework.api import MutationKind
-from kb_framework.api.messages import plural
 from kb_framework.api.models import takes_list
 from kb_framework.errors import InvalidInput, NotFound
 
+# The operation that lists what a kind is over, and its page.
+_LISTS = {
+    "documents": ("list_documents", "/console/documents"),
+    "chunks": ("list_chunks", "/console/knowledge"),
+}
 _NOT_OWN = frozenset({"force", "plan"})
 
 
@@ -25,7 +28,7 @@ def show(view: View) -> Html:
     selection = {name: view.query[name] for name in names if any(view.query.get(name, ()))}
     form = controls(model, own, view.query)
     asked = view.text("preview") == "1" or not form
-    preview = diff = panels = None
+    preview = diff = panels = count = None
     if not selection:
         raise InvalidInput(
             "no selection: nothing is selected",
@@ -41,6 +44,10 @@ def show(view: View) -> Html:
         view.note(f"bulk_{kind.name}", values)
         diff = tag_changes(view, kind, selection, values, preview["matched"])
         panels = view.console.panels(view.actor, "preview", preview)
+    else:
+        count = _count(view, kind, selection)
+        name = _LISTS[kind.over][0]
+        view.note(name, view.values(name, selection))
     return view.show(
         "bulk.html",
         kind.help.rstrip("."),
@@ -48,12 +55,14 @@ def show(view: View) -> Html:
         selection=_said(selection),
         hidden=[(name, value) for name, values in selection.items() for value in values],
         form=form,
-        count=_count(view, kind, selection),
+        count=preview["matched"] if preview else count,
         preview=preview,
         diff=diff or [],
         panels=panels or [],
         others=[item for item in kinds(view, kind.over) if item.name != kind.name],
         back=_back(kind, selection),
+        inside=_inside(view, kind, selection),
+        saves=_can_be_view(view, kind, selection),
         query=selection,
     )
 
@@ -140,8 +149,21 @@ def tag_changes(
     return rows
 
 
+def _inside(view: View, kind: MutationKind, selection: dict[str, list[str]]) -> str:
+    """Return the address of the list of what is selected; empty where the list lacks one of the filters."""
+    name, path = _LISTS[kind.over]
+    if not view.may(name) or set(selection) - set(view.model(name).model_fields):
+        return ""
+    return address(path, selection)
+
+
+def _can_be_view(view: View, kind: MutationKind, selection: dict[str, list[str]]) -> bool:
+    by_hand = {"document_ids", "chunk_ids", "view"} & set(selection)
+    return kind.over == "documents" and not by_hand and view.may("save_view")
+
+
 def _back(kind: MutationKind, selection: dict[str, list[str]]) -> str:
-    path = "/console/documents" if kind.over == "documents" else "/console/knowledge"
+    path = _LISTS[kind.over][1]
     if {"document_ids", "chunk_ids"} & set(selection) or selection == {"from_id": ["0"]}:
         return path
     return address(path, selection)
@@ -164,5 +186,3 @@ def run(view: View) -> Go:
 
 
 ROUTES = [("GET", "/bulk/{kind:str}", show), ("POST", "/bulk/{kind:str}", run)]
-
-__all__ = ["ROUTES", "SHOWN_AS", "plural"]

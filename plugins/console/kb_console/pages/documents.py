@@ -19,6 +19,10 @@ _COLUMNS = (
 )
 _DEFAULT_SORT = "-updated_at"
 _CHUNKS = 50
+_EVENTS = 50
+_TEXT = "named"
+# Counting the values of more documents takes longer than listing them.
+_COUNTED_AT_ONCE = 5_000
 
 
 def show(view: View) -> Html:
@@ -28,23 +32,34 @@ def show(view: View) -> Html:
     answer = view.main(
         "list_documents", {**values, "page": view.page, "per_page": view.console.per_page}
     )
-    fields = view.model("list_documents").model_fields
-    text_field = "q" if "q" in fields else "query"
+    many = answer["meta"]["total"] > _COUNTED_AT_ONCE
     return view.show(
         "documents.html",
         "Documents",
         answer=answer,
         sort=values["sort"],
         columns=_COLUMNS,
-        text_field=text_field,
-        controls=filters.filter_controls(view, "list_documents", (text_field,)),
-        chips=filters.chips(view, "list_documents"),
-        facets=filters.facets(view, _counts(view), fields),
+        text_field=_TEXT,
+        controls=filters.filter_controls(view, "list_documents", (_TEXT,)),
+        chips=filters.chips(view, "list_documents", (_TEXT,)),
+        facets=[] if many else _facets(view),
+        later=view.at("/console/documents/facets") if many else "",
         selection=filters.selection_of(view, "list_documents", "documents"),
         kinds=kinds(view, "documents"),
         views=view.attempt("list_views", page=1, per_page=50),
         can_save=view.may("save_view"),
     )
+
+
+def show_facets(view: View) -> Html:
+    """The counts beside a list that is long: loaded after it."""
+    view.current = "/console/documents"
+    return view.show("facets.html", "Counts", facets=_facets(view))
+
+
+def _facets(view: View) -> list[filters.Facet]:
+    fields = view.model("list_documents").model_fields
+    return filters.facets(view, _counts(view), fields)
 
 
 def kinds(view: View, over: str) -> list[Any]:
@@ -103,8 +118,9 @@ def show_one(view: View) -> Html:
         page=page,
         wanted=wanted,
         sources=(view.attempt("get_sources", document_id=number) or {}).get("data", []),
-        events=_history(view, number, chunks) if tab == "history" else [],
+        events=_history(view, number) if tab == "history" else [],
         curate=curating(view),
+        kinds=kinds(view, "documents"),
         panels=view.console.panels(view.actor, "document", document),
     )
 
@@ -115,32 +131,30 @@ def curating(view: View) -> list[str]:
     return [name for name in names if view.may(name)]
 
 
-def _history(view: View, number: int, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _history(view: View, number: int) -> list[dict[str, Any]]:
     """Return the jobs that made the document, and the last changes of its chunks; newest first."""
-    events = view.attempt("list_events", page=1, per_page=100) or {"data": []}
-    here = {item["id"] for item in chunks}
-    jobs = view.attempt("list_jobs", page=1, per_page=100, job_type="ingest") or {"data": []}
+    asked = {"document_id": number, "page": 1, "per_page": _EVENTS}
+    events = view.attempt("list_events", **asked) or {"data": []}
+    jobs = view.attempt("list_jobs", **asked) or {"data": []}
     found = [
         {
             "time": item["created_at"],
-            "what": item["event_type"].replace("_", " "),
-            "who": item["user_id"],
+            "what": f"chunk {item['event_type'].replace('_', ' ')}",
+            "who": "",
             "why": item["reason"],
             "href": f"/console/knowledge/{item['chunk_id']}",
         }
         for item in events["data"]
-        if item["chunk_id"] in here
     ]
     found += [
         {
             "time": item["created_at"],
-            "what": f"{item['job_type']} · {item['status']}",
+            "what": f"{item['job_type']} · {item['status'].replace('_', ' ')}",
             "who": item["user"],
             "why": item["error"],
             "href": f"/console/jobs/{item['id']}",
         }
         for item in jobs["data"]
-        if item["document_id"] == number
     ]
     return sorted(found, key=lambda item: item["time"], reverse=True)
 
@@ -203,6 +217,7 @@ def remove_view(view: View) -> Go:
 
 ROUTES = [
     ("GET", "/documents", show),
+    ("GET", "/documents/facets", show_facets),
     ("GET", "/documents/{document_id:str}", show_one),
     ("GET", "/documents/{document_id:str}/file", download),
     ("POST", "/documents/{document_id:str}/tags", set_tags),

@@ -11,7 +11,8 @@ from kb_console.view import Go, Html, View
 from kb_framework.api.models import split_list
 from kb_framework.errors import InvalidInput
 
-_LAST_JOBS = 6
+_JOBS = 50
+_LAST = 6
 _TAGS = 12
 
 
@@ -20,7 +21,7 @@ def show(view: View) -> Html:
     chunks = view.attempt("list_chunks", per_page=1, page=1, status="all")
     growth = view.attempt("document_growth")
     tags = view.attempt("list_tags", page=1, per_page=_TAGS)
-    jobs = view.attempt("list_jobs", page=1, per_page=_LAST_JOBS)
+    jobs = view.attempt("list_jobs", page=1, per_page=_JOBS)
     failed = view.attempt("list_jobs", page=1, per_page=5, status="failed")
     return view.show(
         "home.html",
@@ -28,7 +29,7 @@ def show(view: View) -> Html:
         documents=documents,
         chunks=chunks,
         tags=tags,
-        jobs=jobs,
+        runs=_runs(jobs["data"])[:_LAST] if jobs else None,
         failed=failed,
         growth=growth,
         plot=bars([(day["day"], day["count"]) for day in growth["days"]], "Documents added per day")
@@ -40,6 +41,18 @@ def show(view: View) -> Html:
         checks=view.may("doctor"),
         about=about,
     )
+
+
+def _runs(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last jobs, with files that were added one after the other as one entry."""
+    found: list[dict[str, Any]] = []
+    for job in jobs:
+        what = job["job_type"], job["status"], job["user"]
+        if found and job["job_type"] == "ingest" and found[-1]["what"] == what:
+            found[-1]["count"] += 1
+        else:
+            found.append({"what": what, "job": job, "count": 1})
+    return found
 
 
 def _missing(view: View) -> int:

@@ -67,8 +67,20 @@ def show_one(view: View) -> Html:
         if selection and not {"document_ids", "chunk_ids"} & set(selection)
         else "",
         about=about(job),
+        saves=_as_view(view, over, selection),
         panels=view.console.panels(view.actor, "job", job),
     )
+
+
+def _as_view(view: View, over: str, selection: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return the selection of a job as what a view is saved from; nothing where it cannot be one."""
+    by_hand = {"document_ids", "chunk_ids", "view"} & set(selection or ())
+    if not selection or over != "documents" or by_hand or not view.may("save_view"):
+        return []
+    return [
+        (name, ",".join(map(str, value)) if isinstance(value, list) else str(value))
+        for name, value in selection.items()
+    ]
 
 
 def _errors(job: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""Knowledge: chunks by kind, policy and state; one chunk with what was decided about it."""
+"""Knowledge: chunks by kind, policy and state; one chunk with what was decided about it; the log of decisions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kb_console import filters
+from kb_console.forms import controls
 from kb_console.pages.documents import curating, kinds
 from kb_console.view import Go, Html, View
 from kb_framework.errors import NotFound
@@ -15,6 +16,9 @@ _ACTIONS = {
     "reclassify": "reclassify_chunk",
     "set-policy": "set_chunk_policy",
 }
+# The filters that are links above the list, and so are in no form.
+_CHOICES = ("status", "kind", "policy")
+_USES = 5
 
 
 def show(view: View) -> Html:
@@ -22,44 +26,59 @@ def show(view: View) -> Html:
     answer = view.main(
         "list_chunks", {**values, "page": view.page, "per_page": view.console.per_page}
     )
-    fields = view.model("list_chunks").model_fields
-    text_field = "q" if "q" in fields else "query"
+    model = view.model("list_chunks")
+    # Words that the index finds can select what a change is about; `q` reads every chunk, and cannot.
+    text_field = "query" if "query" in model.model_fields else "q"
     return view.show(
         "knowledge.html",
         "Knowledge",
         answer=answer,
         text_field=text_field,
-        controls=filters.filter_controls(view, "list_chunks", (text_field,)),
-        chips=filters.chips(view, "list_chunks"),
+        choices=controls(model, _CHOICES, view.query),
+        controls=filters.filter_controls(view, "list_chunks", (text_field, "q", *_CHOICES)),
+        chips=filters.chips(view, "list_chunks", (text_field, *_CHOICES)),
         selection=_selection(view, values),
         kinds=kinds(view, "chunks"),
+        log=view.may("list_events"),
     )
 
 
 def _selection(view: View, values: dict[str, Any]) -> filters.Selection:
-    """Return the selection that the list shows: the words of a list are the query of a selection."""
-    if "q" in view.query and view.text("q"):
-        return filters.Selection(
-            [], "the words of a list do not select: leave them out to select all"
-        )
-    found = filters.selection_of(view, "list_chunks", "chunks", leave_out=("q",))
+    """Return the selection that the list shows."""
+    found = filters.selection_of(view, "list_chunks", "chunks")
+    if found.why or view.query.get("status"):
+        return found
     # A list shows active chunks unless it is asked for others; a selection takes all.
-    if not found.why and "status" not in dict(found.query):
-        return filters.Selection([*found.query, ("status", str(values.get("status", "active")))])
-    if not found.why and not view.query.get("status"):
-        return filters.Selection([("status", "active")])
-    return found
+    chosen = [pair for pair in found.query if pair[0] != "status"]
+    return filters.Selection([*chosen, ("status", str(values.get("status", "active")))])
 
 
 def show_one(view: View) -> Html:
-    chunk = view.main("get_chunk", {"chunk_id": view.path["chunk_id"]})
+    number = view.path["chunk_id"]
+    chunk = view.main("get_chunk", {"chunk_id": number})
     return view.show(
         "chunk.html",
         chunk["title"],
         chunk=chunk,
         curate=curating(view),
         can_delete=view.may("delete_chunk"),
+        uses=view.attempt("chunk_impact", chunk_id=number, page=1, per_page=_USES),
         panels=view.console.panels(view.actor, "chunk", chunk),
+    )
+
+
+def show_log(view: View) -> Html:
+    """The log of what people and agents decided about chunks."""
+    values = view.values("list_events", leave_out={"page", "per_page"})
+    answer = view.main(
+        "list_events", {**values, "page": view.page, "per_page": view.console.per_page}
+    )
+    return view.show(
+        "knowledge_log.html",
+        "Knowledge",
+        answer=answer,
+        controls=filters.filter_controls(view, "list_events"),
+        chips=filters.chips(view, "list_events"),
     )
 
 
@@ -73,7 +92,12 @@ def curate(view: View) -> Go:
     operation = _ACTIONS.get(view.path["action"])
     if operation is None:
         raise NotFound(f"there is no change {view.path['action']!r} of a chunk")
-    view.call(operation, chunk_id=chunk, **given)
+    fields = view.model(operation).model_fields
+    view.call(
+        operation,
+        chunk_id=chunk,
+        **{name: value for name, value in given.items() if name in fields},
+    )
     return Go(
         view.field("back")
         if view.field("back").startswith("/console/")
@@ -89,6 +113,7 @@ def delete(view: View) -> Go:
 
 ROUTES = [
     ("GET", "/knowledge", show),
+    ("GET", "/knowledge/log", show_log),
     ("GET", "/knowledge/{chunk_id:str}", show_one),
     ("POST", "/knowledge/{chunk_id:str}/delete", delete),
     ("POST", "/knowledge/{chunk_id:str}/do/{action:str}", curate),

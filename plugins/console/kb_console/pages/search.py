@@ -9,46 +9,39 @@ from kb_console.view import Html, View
 
 _NOT_FILTERS = ("query", "mode", "syntax", "tags_match", "group")
 _HITS = 20
+# How many of the fused list are shown beside what each retriever says.
+_TRACED = 10
 
 
 def show(view: View) -> Html:
     query = view.text("query").strip()
-    controls = filters.filter_controls(view, "search", _NOT_FILTERS)
+    shown: dict[str, Any] = {
+        "query": query,
+        "controls": filters.filter_controls(view, "search", _NOT_FILTERS),
+        "modes": _modes(view),
+        "answer": None,
+        "chips": [],
+        "facets": [],
+        "traced": [],
+        "all_of": None,
+    }
     if not query:
-        return view.show(
-            "search.html",
-            "Search",
-            query="",
-            answer=None,
-            controls=controls,
-            chips=[],
-            facets=[],
-            groups=[],
-            inspect=False,
-            best=0,
-            all_of=None,
-            modes=_modes(view),
-        )
+        return view.show("search.html", "Search", **shown)
     inspect = view.text("inspect") == "1"
     values = view.values("search", leave_out={"k", "facets", "trace"})
     values |= {"k": _HITS, "facets": True, **({"trace": True} if inspect else {})}
     answer = view.main("search", values)
     hits = answer["hits"]
-    grouped = view.text("by") == "document"
-    return view.show(
-        "search.html",
-        f"{query} · Search",
-        query=query,
-        answer=answer,
-        groups=_groups(hits) if grouped else [[hit] for hit in hits],
-        controls=controls,
-        chips=filters.chips(view, "search", _NOT_FILTERS),
-        facets=filters.facets(view, answer.get("facets"), view.model("search").model_fields),
-        inspect=inspect,
-        best=max((hit["score"] for hit in hits), default=0) or 1,
-        all_of=_all_of(view, query),
-        modes=_modes(view),
-    )
+    shown |= {
+        "answer": answer,
+        "best": max((hit["score"] for hit in hits), default=0) or 1,
+        "chips": filters.chips(view, "search", _NOT_FILTERS),
+        "facets": filters.facets(view, answer.get("facets"), view.model("search").model_fields),
+        "traced": _traced(answer) if inspect else [],
+        "all_of": _all_of(view, query),
+        "ids": list(dict.fromkeys(str(hit["doc_id"]) for hit in hits)),
+    }
+    return view.show("search.html", f"{query} · Search", **shown)
 
 
 def _modes(view: View) -> tuple[str, ...]:
@@ -56,12 +49,21 @@ def _modes(view: View) -> tuple[str, ...]:
     return control.choices if control else ()
 
 
-def _groups(hits: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Put the hits of one document together, in the order of their best."""
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for hit in hits:
-        groups.setdefault(hit["doc_id"], []).append(hit)
-    return list(groups.values())
+def _traced(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the best chunks of the fused list, each with its place and score in every retriever's."""
+    trace = answer["trace"]
+    titles = {hit["chunk_id"]: hit["title"] for hit in answer["hits"]}
+    places = {
+        name: {item["chunk_id"]: item for item in items} for name, items in trace["lists"].items()
+    }
+    return [
+        {
+            **item,
+            "title": titles.get(item["chunk_id"]),
+            "lists": [places[name].get(item["chunk_id"]) for name in places],
+        }
+        for item in trace["fusion"][:_TRACED]
+    ]
 
 
 def _all_of(view: View, query: str) -> list[tuple[str, str]] | None:

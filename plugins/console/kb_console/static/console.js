@@ -28,6 +28,8 @@ document.addEventListener("click", async (event) => {
     const open = document.querySelector(".side").classList.toggle("open");
     target.closest("[data-menu]").setAttribute("aria-expanded", String(open));
   }
+  const pick = target.closest?.("[data-pick]");
+  if (pick) document.getElementById(pick.dataset.pick).click();
   const copy = target.closest?.("[data-copy]");
   if (copy) {
     const text = copy.parentElement.querySelector("pre").textContent;
@@ -36,6 +38,13 @@ document.addEventListener("click", async (event) => {
     setTimeout(() => { copy.textContent = "Copy"; }, 1500);
   }
   for (const open of document.querySelectorAll("details.drop[open]")) if (!open.contains(target)) open.open = false;
+});
+
+// A question is sent by Enter; Shift and Enter begin a new line.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("textarea[data-send]")) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
 });
 
 // Keys
@@ -78,12 +87,15 @@ async function* inside(entry, path = "") {
 }
 
 async function upload(zone, found) {
-  const list = zone.querySelector(".uploads");
+  const around = zone.closest(".files");
+  const list = around.querySelector(".uploads");
   const bar = zone.querySelector("progress");
-  const tags = zone.closest("form, section, div.card")?.querySelector("[name=file_tags]")?.value ?? "";
-  let done = 0, added = 0, failed = 0;
+  const tags = around.querySelector("[name=file_tags]")?.value ?? "";
+  const failed = [];
+  let done = 0, added = 0;
   bar.hidden = false;
   bar.max = found.length;
+  bar.value = 0;
   list.replaceChildren();
   const one = async ({ file, path }) => {
     const line = document.createElement("li");
@@ -102,7 +114,7 @@ async function upload(zone, found) {
       line.append(link, ` ${answer.status}`);
       added += answer.status === "added" ? 1 : 0;
     } catch (error) {
-      failed += 1;
+      failed.push({ file, path });
       line.textContent = `${path}: ${error.message}`;
       line.className = "danger";
     }
@@ -111,8 +123,15 @@ async function upload(zone, found) {
   };
   const waiting = [...found];
   await Promise.all([1, 2, 3].map(async () => { for (let next; (next = waiting.shift()); ) await one(next); }));
-  const rest = found.length - added - failed;
-  say(`${added} added${rest ? `, ${rest} already there or updated` : ""}${failed ? `, ${failed} failed` : ""}`, failed ? "warn" : "ok");
+  bar.hidden = true;
+  if (failed.length) {
+    const again = Object.assign(document.createElement("button"), { type: "button", textContent: `Try the ${failed.length} that failed again` });
+    again.addEventListener("click", () => upload(zone, failed));
+    list.prepend(Object.assign(document.createElement("li")));
+    list.firstChild.append(again);
+  }
+  const rest = found.length - added - failed.length;
+  say(`${added} added${rest ? `, ${rest} already there or updated` : ""}${failed.length ? `, ${failed.length} failed` : ""}`, failed.length ? "warn" : "ok");
 }
 
 for (const name of ["dragover", "dragleave", "drop"]) {
@@ -144,8 +163,8 @@ async function later() {
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const found = page.querySelector("[data-part]");
       if (response.ok && found) part.replaceChildren(...document.adoptNode(found).childNodes);
-      else part.remove();
-    } catch { part.remove(); }
+      else part.replaceChildren();
+    } catch { part.replaceChildren(); }
   }
 }
 

@@ -1,6 +1,9 @@
 // The custom elements: a selection of rows, a control for tags, and the palette of commands.
 const visit = (url) => document.dispatchEvent(new CustomEvent("kb:visit", { detail: { url } }));
 
+const say = (text, kind) => document.dispatchEvent(new CustomEvent("kb:say", { detail: { text, kind } }));
+const rowsOf = (count) => `${count.toLocaleString("en")} ${count === 1 ? "row" : "rows"}`;
+
 const make = (name, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -13,7 +16,27 @@ class KbSelection extends HTMLElement {
     this.all = false;
     this.addEventListener("change", (event) => this.changed(event));
     this.addEventListener("click", (event) => this.clicked(event));
+    this.restore();
     this.update();
+  }
+
+  // Where the list is left for the form of a change, its address has the selection. Else it is gone, and that is said.
+  disconnectedCallback() {
+    const count = this.all ? Number(this.dataset.total) : this.chosen.length;
+    if (count && !location.pathname.startsWith("/console/bulk/")) say(`${rowsOf(count)} ${count === 1 ? "is" : "are"} no longer selected.`, "info");
+  }
+
+  // Going back to the list brings back what was selected when a change was chosen.
+  keep() {
+    history.replaceState({ ...history.state, selected: { all: this.all, rows: this.chosen.map((row) => row.value) } }, "");
+  }
+
+  restore() {
+    const { selected, ...state } = history.state ?? {};
+    if (!selected) return;
+    history.replaceState(state, "");
+    for (const row of this.rows) row.checked = selected.rows.includes(row.value);
+    this.all = selected.all && this.chosen.length === this.rows.length;
   }
 
   get rows() { return [...this.querySelectorAll("input[name=row]")]; }
@@ -43,6 +66,8 @@ class KbSelection extends HTMLElement {
       this.querySelector(".drop summary")?.focus();
     } else if (event.target.closest("[data-none]")) {
       this.clear();
+    } else if (event.target.closest("a[data-kind]")) {
+      this.keep();
     }
   }
 
@@ -201,7 +226,7 @@ class KbPalette extends HTMLElement {
   get entries() {
     const text = this.input.value.trim();
     const pages = [...document.querySelectorAll("#menu nav a, #menu .actions a")].map((link) => ({ text: link.textContent.trim(), hint: "Go to", url: link.href }));
-    const on = [...document.querySelectorAll("#main a[data-kind]")].filter((link) => !link.closest(".bar")?.hidden).map((link) => ({ text: `${link.textContent.trim()}: the selection`, hint: "Do", url: link.href }));
+    const on = [...document.querySelectorAll("#main a[data-kind]")].filter((link) => !link.closest(".bar")?.hidden).map((link) => ({ text: `${link.textContent.trim()}: the selection`, hint: "Do", link }));
     const known = [...on, ...pages].filter((entry) => entry.text.toLowerCase().includes(text.toLowerCase()));
     const more = text ? [{ text: `Search for “${text}”`, hint: "Search", url: `/console/search?${new URLSearchParams({ query: text })}` }] : [];
     if (/^#?\d+$/.test(text)) more.unshift({ text: `Open document ${text.replace("#", "")}`, hint: "Open", url: `/console/documents/${text.replace("#", "")}` });
@@ -212,7 +237,7 @@ class KbPalette extends HTMLElement {
     this.list.replaceChildren(...this.entries.map((entry, at) => {
       const item = make("li", { id: `palette-${at}` }, make("span", { textContent: entry.text }), make("span", { className: "muted small", textContent: entry.hint }));
       item.setAttribute("role", "option");
-      item.dataset.url = entry.url;
+      item.entry = entry;
       return item;
     }));
     this.mark(0);
@@ -235,7 +260,8 @@ class KbPalette extends HTMLElement {
   go(item) {
     if (!item) return;
     this.dialog.close();
-    visit(item.dataset.url);
+    if (item.entry.link) item.entry.link.click();
+    else visit(item.entry.url);
   }
 }
 

@@ -136,7 +136,7 @@ async function submit(form, button) {
     for (const [name, values] of Object.entries(fieldsOf(form, button))) {
       for (const value of values) if (value !== "") url.searchParams.append(name, value);
     }
-    await visit(url.href, { keep: form.hasAttribute("data-live") });
+    await visit(url.href, { keep: !button });
     return;
   }
   if (form.dataset.sending) return;
@@ -144,15 +144,38 @@ async function submit(form, button) {
   form.dataset.sending = "1";
   busy(true);
   try {
-    const response = await send(button?.formAction || form.action, fieldsOf(form, button));
+    const target = button?.hasAttribute("formaction") ? button.formAction : form.action;
+    const response = await send(target, fieldsOf(form, button));
     const next = response.headers.get("KB-Location");
-    if (next) await visit(next);
+    const said = decodeURIComponent(response.headers.get("KB-Said") ?? "");
+    if (next) { await visit(next); if (said) say(said, "info"); }
+    else if (response.headers.get("Content-Type")?.startsWith("application/x-ndjson")) await follow(response);
     else await show(response, { push: false, keep: true });
   } catch {
     say("The connection was lost, so it is not known whether this was done. Look at the jobs before trying again.");
   } finally {
     delete form.dataset.sending;
     busy(false);
+  }
+}
+
+// An answer that comes in pieces: lines of JSON, the last with the address of the page that has all of it.
+async function follow(response) {
+  const box = document.querySelector("[data-answer]");
+  const words = box?.querySelector("[data-words]");
+  if (words) words.textContent = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    const lines = (rest + (value ?? "")).split("\n");
+    rest = done ? "" : lines.pop();
+    for (const line of lines.filter(Boolean).map(JSON.parse)) {
+      if (line.go) return visit(line.go);
+      if (line.error) say(line.error);
+      else if (box) { box.hidden = false; words.textContent += line.text; }
+    }
+    if (done) return;
   }
 }
 
@@ -194,6 +217,10 @@ document.addEventListener("input", (event) => {
   if (!form?.hasAttribute("data-live")) return;
   clearTimeout(typing);
   typing = setTimeout(() => form.requestSubmit(), 250);
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
 });
 
 addEventListener("popstate", (event) => {
