@@ -162,6 +162,10 @@ def open_kb(bootstrap: Bootstrap | None = None, plugins: Plugins | None = None) 
     bootstrap = bootstrap or read_bootstrap()
     plugins = plugins or Plugins(bootstrap)
     settings = load_plugin_settings(bootstrap, plugins)
+    for name, near in settings.unknown_variables.items():
+        # Others have variables of their own that begin so.
+        if near:
+            log.warning("%s is not a setting, and is ignored; did you mean %s?", name, near)
     check_contributions(plugins)
     return KB(settings, plugins, open_store(settings, plugins))
 

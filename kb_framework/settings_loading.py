@@ -54,7 +54,8 @@ class Settings:
     host: HostSettings
     sections: Mapping[str, Section]
     values: tuple[Setting, ...]
-    unknown_variables: tuple[str, ...]
+    # Variables that no setting has, each with the name of the nearest setting, if one is near.
+    unknown_variables: Mapping[str, str | None]
 
 
 class SettingMissing(ConfigInvalid):
@@ -122,8 +123,8 @@ def load_settings(
     else:
         known_or_unused = known.keys()
     given = {name for source in bootstrap.sources if not source.is_table for name in source.values}
-    unknown = sorted(given - known_or_unused)
-    return Settings(host, loaded, tuple(shown), tuple(unknown))
+    unknown = {name: nearest(name, known) for name in sorted(given - known_or_unused)}
+    return Settings(host, loaded, tuple(shown), unknown)
 
 
 def _check_table(

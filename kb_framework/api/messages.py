@@ -79,9 +79,9 @@ def unknown(name: str, known: Iterable[str], what: str) -> tuple[str, str]:
     return f"{name}: is not {what}{meant}", f"it takes {', '.join(names) or 'none'}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 document`, `2 documents`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, many: str = "") -> str:
+    """Return `1 document`, `2 documents`; `many` is a plural that does not end so."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
 def shown(value: Any) -> str:

@@ -72,15 +72,14 @@ class _Search:
     failures: dict[str, Exception] = field(default_factory=dict)
     error: Exception | None = None
 
-    def fail(self, name: str, error: Exception) -> None:
+    def fail(self, name: str, error: Exception, tx: Tx) -> None:
         """A retriever has failed: others may answer."""
         self.failures[name] = error
         if len(self.query.retrievers) == 1:
             self.error = error
             return
-        self.degraded[name] = (
-            _words(error) if isinstance(error, KBError) else f"{name} search failed"
-        )
+        known = error if isinstance(error, KBError) else tx.engine.explain(error)
+        self.degraded[name] = _words(known) if known else f"{name} search failed"
         # The answer says so too.
         log.info("retriever %s failed: %s", name, self.degraded[name])
 
@@ -202,7 +201,7 @@ class Retrieval:
             retriever = self._retriever(name)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             for search in part:
-                search.fail(name, self._blamed(name, error, tx))
+                search.fail(name, self._blamed(name, error, tx), tx)
             return
         found: list[Candidates] | None = None
         if len(part) > 1 and hasattr(retriever, "retrieve_all"):
@@ -228,7 +227,7 @@ class Retrieval:
                     search.hints.append(str(hint))
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 search.lists.pop(name, None)
-                search.fail(name, self._blamed(name, error, tx))
+                search.fail(name, self._blamed(name, error, tx), tx)
 
     def _blamed(self, retriever: str, error: Exception, tx: Tx) -> Exception:
         """The error with the name of the plugin, unless it explains itself or is the database's."""

@@ -152,6 +152,14 @@ def test_keys_and_credentials_are_left_out_with_a_warning_that_names_them(
     }
 
 
+def test_an_address_is_not_downloaded_and_the_next_step_is_said(kb_run: Run) -> None:
+    done = kb_run("add", "https://example.org/page")
+
+    assert done.returncode == 2
+    assert "there is no file or folder 'https://example.org/page'" in done.stderr
+    assert "save the page, then add its file" in done.stderr
+
+
 def test_what_was_left_out_is_said_by_reason_and_named_when_asked(
     kb_run: Run, folder: Path
 ) -> None:

@@ -395,6 +395,13 @@ def test_watch_survives_a_slow_save_a_folder_that_goes_away_and_too_much_at_once
     (notes / "last.md").write_text("last", encoding="utf-8")
     watch.until("added notes/last.md")
 
+    odd = os.fsencode(notes) + b"/odd\xff.md"
+    with open(odd, "w", encoding="utf-8") as file:  # noqa: PTH123 - its name is no text
+        file.write("odd")
+    watch.until("added notes/odd\\xff.md")
+    os.unlink(odd)  # noqa: PTH108 - as above
+    watch.until("missing notes/odd\\xff.md")
+
     after = listed(kb_run)
     assert len(after) == 6
     assert (after["notes/one.md"]["id"], after["notes/one.md"]["tags"]) == (number, ["legal"])

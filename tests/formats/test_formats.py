@@ -9,11 +9,13 @@ import json
 import lzma
 import os
 import random
+import struct
 import tarfile
 import zipfile
 
 import pytest
 from kb_documents.extraction import MAX_DEPTH, Extraction
+from kb_formats.old_sheets import sheet_texts
 from kb_text.api import detect
 
 from kb_framework.api import Extracted
@@ -511,6 +513,29 @@ def test_the_words_of_a_chart_are_read_and_not_its_numbers(extraction, source, n
     ).text
 
     assert text == f"{plain.strip()}\n\nSales of marmalade\n\nNovosibirsk"
+
+
+def test_the_words_of_charts_and_boxes_in_an_old_workbook_are_read():
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    wide = "Новосибирск".encode("utf-16-le")
+    stream = b"".join(
+        (
+            record(0x100D, b"\0\0\x05\0Sales"),
+            record(0x0204, b"\0" * 6 + struct.pack("<H", 11) + b"\1" + wide),
+            # A text box, its words in two records.
+            record(0x01B6, b"\0" * 10 + struct.pack("<H", 9) + b"\0" * 6),
+            record(0x003C, b"\0of quin"),
+            record(0x003C, b"\1" + "ce".encode("utf-16-le")),
+            # Its formatting, and records that are cut off.
+            record(0x003C, b"\0" * 16),
+            record(0x100D, b"\0\0\xff"),
+            b"\x0d\x10\xff",
+        )
+    )
+
+    assert list(sheet_texts(stream)) == ["Sales", "Новосибирск", "of quince"]
 
 
 def test_a_text_box_hides_no_words_of_its_paragraph(extraction):

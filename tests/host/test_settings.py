@@ -738,7 +738,21 @@ def test_doctor_warns_of_variables_that_no_setting_has(kb_here, monkeypatch) -> 
     checks = [check for check in json.loads(answer.stdout)["checks"] if check["name"] == "settings"]
     assert answer.returncode == 0
     assert [check["state"] for check in checks] == ["warning"]
-    assert "KB_BULK_SAFETY_PERCNT" in checks[0]["message"]
+    assert "KB_BULK_SAFETY_PERCNT (did you mean KB_BULK_SAFETY_PERCENT?)" in checks[0]["message"]
+
+
+def test_every_command_warns_of_a_variable_that_is_almost_a_setting(kb_here, monkeypatch) -> None:
+    monkeypatch.setenv("KB_BULK_SAFTY_PERCENT", "5")
+    monkeypatch.setenv("KB_WORKPLACE_OF_ANOTHER_PROGRAM", "5")
+
+    answer = kb_here("list")
+
+    assert answer.returncode == 0
+    assert (
+        "KB_BULK_SAFTY_PERCENT is not a setting, and is ignored; did you mean KB_BULK_SAFETY_PERCENT?"
+        in answer.stderr
+    )
+    assert "ANOTHER_PROGRAM" not in answer.stderr
 
 
 def test_known_variables_are_not_reported(kb_here, monkeypatch) -> None:

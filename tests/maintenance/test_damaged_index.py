@@ -78,6 +78,7 @@ def test_one_damaged_index_leaves_the_other_to_answer(kb_engine: Engine, sql: Sq
 
     assert found["hits"]
     assert "lexical was left out" in found["hint"]
+    assert "kb doctor --repair" in found["hint"]
     assert doctor(kb_engine)["status"] == "error"
 
 

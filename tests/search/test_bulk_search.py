@@ -327,6 +327,12 @@ def test_s6_bulk_without_json_is_for_people(here: Run) -> None:
     assert "\033" not in done.stdout
 
 
+def test_s6_the_summary_of_one_search_is_singular(here: Run) -> None:
+    done = here("search", "--bulk", stdin=lines({"query": "keys"}))
+
+    assert done.stderr.splitlines()[-1] == "1 search: 1 succeeded, 0 failed"
+
+
 def test_s6_nothing_on_stdin_is_nothing_to_do(here: Run) -> None:
     done = here("search", "--bulk", "--json")
 

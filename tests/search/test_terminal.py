@@ -129,6 +129,8 @@ def test_a_pipe_gets_plain_text(home: Path, kb_run: Run) -> None:
     assert "█" not in done.stdout
     assert re.search(r"^\d\. Ops  notes/keys\.md:1$", done.stdout, re.MULTILINE)
     assert "2 documents match" in done.stdout
+    one = kb_run("search", "rotated keys", "--facets", "--path-glob", "keys.md")
+    assert "1 document matches" in one.stdout
 
 
 def test_open_prints_the_path_where_nobody_looks(home: Path, kb_run: Run) -> None:

@@ -22,7 +22,6 @@ def config(*, cli: Cli) -> None:
     --------
     kb config
     """
-    from kb_framework.api.messages import nearest
     from kb_framework.app import load_plugin_settings
 
     settings = load_plugin_settings(cli.bootstrap, cli.plugins)
@@ -42,9 +41,7 @@ def config(*, cli: Cli) -> None:
         [list(item.values())[:4] for item in shown],
         ("variable", "value", "source", "description"),
     )
-    known = {item.variable for item in settings.values}
-    for name in settings.unknown_variables:
-        near = nearest(name, known)
+    for name, near in settings.unknown_variables.items():
         cli.say(f"kb: {name} is not a setting" + (f"; did you mean {near}?" if near else ""))
 
 

@@ -102,7 +102,13 @@ def _collect(
         if not os.path.lexists(pattern):
             matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
-            raise InvalidInput(f"there is no file or folder {printable(name)!r}")
+            is_address = name.startswith(("http://", "https://"))
+            raise InvalidInput(
+                f"there is no file or folder {printable(name)!r}",
+                hint="kb downloads nothing: save the page, then add its file"
+                if is_address
+                else None,
+            )
         for match in map(Path, matches):
             if match.is_dir():
                 found.extend(list_files(cli, match, include, exclude, everything))

@@ -34,7 +34,7 @@ _WORDS = {
     LINK: ("link", "links"),
     SPECIAL: ("pipe or device", "pipes or devices"),
     JUNK: ("cache, dependency or temporary item", "cache, dependency or temporary items"),
-    SECRET: ("private key or credentials file", "private keys or credentials files"),
+    SECRET: ("file with a private key or credentials", "files with private keys or credentials"),
     DATA: ("data folder of kb", "data folders of kb"),
 }
 

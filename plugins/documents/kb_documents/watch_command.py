@@ -125,6 +125,11 @@ def _changes(cli: Cli, folder: Path) -> Iterator[None]:
         except FileNotFoundError:
             # It went away before the watch began.
             pass
+        except RuntimeError as error:
+            if "decode path" not in str(error):
+                raise
+            # The name of a file that changed is not UTF-8. The watch begins again, and finds it.
+            continue
         watched = None
 
 

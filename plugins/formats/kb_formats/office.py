@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kb_formats import rescue
+from kb_formats import old_sheets, rescue
 from kb_formats.native import described, read
 from kb_framework.api import Extracted
 from kb_framework.errors import ExtractionFailed
@@ -93,7 +93,13 @@ doc = _reader(
     encrypted=rescue.word_encrypted,
     otherwise=rescue.word_stream,
 )
-xls = _reader("xls", "application/vnd.ms-excel", "workbook", otherwise=rescue.sheet_strings)
+xls = _reader(
+    "xls",
+    "application/vnd.ms-excel",
+    "workbook",
+    otherwise=old_sheets.sheet_strings,
+    asides=old_sheets.sheet_asides,
+)
 ppt = _reader(
     "ppt", "application/vnd.ms-powerpoint", "presentation", encrypted=rescue.slides_encrypted
 )

@@ -7,7 +7,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from xml.etree.ElementTree import Element
 from xml.parsers.expat import ExpatError
 
@@ -118,18 +118,23 @@ def sheet_parts(data: bytes) -> str:
 
 def asides(data: bytes, text: str) -> str:
     """The texts of charts, diagrams, drawings and text boxes of an Office file that have a word which `text` lacks."""
+    roots = (
+        _root(part)
+        for name, part in _parts(data, lambda name: bool(_ASIDE_PART.fullmatch(name)))
+        if name != "word/document.xml" or b"txbxContent" in part
+    )
+    lines = (line for root in roots if root is not None for line in _aside_lines(root))
+    return "\n\n".join(new_lines(lines, text))
+
+
+def new_lines(lines: Iterable[str], text: str) -> Iterator[str]:
+    """Yield the lines that have a word which neither the text nor a line before has."""
     known = set(_WORD.findall(_EMPHASIS.sub("", text)))
-    found: list[str] = []
-    for name, part in _parts(data, lambda name: bool(_ASIDE_PART.fullmatch(name))):
-        if name == "word/document.xml" and b"txbxContent" not in part:
-            continue
-        root = _root(part)
-        for line in () if root is None else _aside_lines(root):
-            words = _WORD.findall(line)
-            if not known.issuperset(words):
-                known.update(words)
-                found.append(line)
-    return "\n\n".join(found)
+    for line in lines:
+        words = _WORD.findall(line)
+        if not known.issuperset(words):
+            known.update(words)
+            yield line
 
 
 def _aside_lines(root: Element) -> Iterator[str]:
@@ -256,23 +261,7 @@ def word_stream(data: bytes) -> str:
     )
     # A field is instructions, a mark, and what it shows.
     text = re.sub(r"\x13[^\x13\x14\x15]*\x14?", "", text).replace("\x15", "")
-    return _readable(text)
-
-
-def sheet_strings(data: bytes) -> str:
-    """The label cells of a workbook of Excel 95 or older."""
-    file = compound(data)
-    stream = (file.stream("Book") or file.stream("Workbook")) if file else b""
-    labels: list[str] = []
-    offset = 0
-    while offset + 4 <= len(stream):
-        kind, size = struct.unpack_from("<HH", stream, offset)
-        body = stream[offset + 4 : offset + 4 + size]
-        if kind in (0x0204, 0x00D6) and len(body) > 8:
-            (length,) = struct.unpack_from("<H", body, 6)
-            labels.append(body[8 : 8 + length].decode("cp1252", errors="replace"))
-        offset += 4 + size
-    return _readable("\n".join(labels))
+    return readable(text)
 
 
 def works_text(data: bytes) -> str:
@@ -289,7 +278,7 @@ def works_text(data: bytes) -> str:
     wide = [
         run.decode("utf-16-le") for run in re.findall(rb"(?:[\x20-\x7e\r\n\t]\x00){6,}", stream)
     ]
-    return _readable("\n".join(wide or [run.decode("cp1252", errors="replace") for run in runs]))
+    return readable("\n".join(wide or [run.decode("cp1252", errors="replace") for run in runs]))
 
 
 def hangul_text(data: bytes) -> str:
@@ -309,7 +298,7 @@ def hangul_text(data: bytes) -> str:
             except zlib.error:
                 continue
         paragraphs += _hangul_records(section)
-    return _readable("\n".join(paragraphs)) or _readable(
+    return readable("\n".join(paragraphs)) or readable(
         file.stream("PrvText").decode("utf-16-le", errors="replace")
     )
 
@@ -453,7 +442,7 @@ def _rtf(data: bytes) -> tuple[str, str]:
             kept = re.sub(r"[\r\n]", "", plain)
             out.append((kept[pending:].encode("latin-1"), codec))
             pending = max(0, pending - len(kept))
-    return _readable(_joined(body)), " ".join(_joined(title).split())
+    return readable(_joined(body)), " ".join(_joined(title).split())
 
 
 def _without_binary(source: str) -> str:
@@ -490,7 +479,7 @@ def _joined(pieces: list[tuple[bytes, str] | str]) -> str:
     )
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     text = re.sub(r"[\x00-\x08\x0e-\x1f\ufffd]", "", re.sub(r"[\r\x07\x0b\x0c]", "\n", text))
     lines = (" ".join(line.split()) for line in text.split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

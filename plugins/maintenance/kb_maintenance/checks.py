@@ -18,8 +18,10 @@ class SettingsCheck:
 
     def check(self) -> Iterator[Finding]:
         if unknown := self._settings.unknown_variables:
-            words = f"no setting is called {', '.join(unknown)}: a spelling mistake?"
-            yield Finding("warning", "settings", words)
+            named = (
+                f"{name} (did you mean {near}?)" if near else name for name, near in unknown.items()
+            )
+            yield Finding("warning", "settings", f"no setting is called {', '.join(named)}")
         else:
             words = f"data in {self._settings.host.data_dir}, log in {LOG_FILE} there"
             yield Finding("ok", "settings", words)

@@ -18,6 +18,8 @@ from kb_models.vectors import VectorRebuild, add_missing_vectors
 
 log = logging.getLogger("kb.embedding")
 
+_CHOOSE = "kb config set embedder NAME chooses one"
+
 
 class Embedding:
     """The embedder that `KB_EMBEDDER` names. It is loaded when something is first embedded.
@@ -72,9 +74,9 @@ class Embedding:
     @property
     def problem(self) -> str | None:
         if self.name == "none":
-            return "no embedder is configured (KB_EMBEDDER=none)"
+            return f"no embedder is configured (KB_EMBEDDER=none); {_CHOOSE}"
         if missing := self._chosen.missing:
-            return missing
+            return f"{missing}; {_CHOOSE}"
         if self._store.engine.vectors_missing:
             return f"vectors cannot be stored: {self._store.engine.vectors_missing}"
         return self._chosen.problem

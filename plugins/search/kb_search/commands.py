@@ -14,6 +14,7 @@ from kb_documents.api import real_path
 
 from kb_framework.api import Operation
 from kb_framework.api.cli import Cli
+from kb_framework.api.messages import plural
 from kb_framework.errors import ConfigInvalid, KBError
 from kb_search.last_search import remember
 from kb_search.render import facet_lines, hit_block, style, trace_lines
@@ -113,7 +114,8 @@ def _search_many(cli: Cli, ignored: list[str], total_tokens: int | None) -> None
     if cli.json:
         cli.say(json.dumps({"schema_version": "bulk_search_summary.v1", **summary}))
     else:
-        cli.say("{total} searches: {succeeded} succeeded, {failed} failed".format(**summary))
+        total = plural(summary["total"], "search", "searches")
+        cli.say(f"{total}: {summary['succeeded']} succeeded, {summary['failed']} failed")
 
 
 def _read_queries(cli: Cli) -> list[Any]:

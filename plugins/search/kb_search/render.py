@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kb_text.api import Text
 
 from kb_framework.api.cli import harmless
+from kb_framework.api.messages import plural
 from kb_search.snippet import Matcher
 
 _BAR = 10
@@ -129,7 +130,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def facet_lines(facets: Mapping[str, Any]) -> list[str]:
-    lines = [f"{facets['documents']} documents match"]
+    count = facets["documents"]
+    lines = [f"{plural(count, 'document')} {'matches' if count == 1 else 'match'}"]
     for name in ("doc_type", "lang", "media", "tag"):
         values = ", ".join(
             f"{item['value'] or 'none'} {item['count']}" for item in facets[name][:8]
