@@ -186,18 +186,14 @@ def test_a_caller_that_hangs_up_is_no_error(kb_server: RunningServer) -> None:
 
 # No machine has so many bytes: the allocation fails at once, whatever else the process holds.
 GREEDY = """
-from litestar import get
 from kb_framework import api, hookimpl
 
-@get("/greedy", sync_to_thread=True)
 def greedy() -> dict:
     return {"bytes": len(bytearray(1 << 60))}
 
-handlers = [greedy]
-
 @hookimpl
-def kb_routes():
-    return [api.Routes("greedy", "kb_greedy:handlers")]
+def kb_operations():
+    return [api.Operation("greedy", "kb_greedy:greedy", "documents.read", api.Http("GET", "/greedy"))]
 """
 
 

@@ -13,7 +13,6 @@ import pytest
 from kb_testing.fixtures import start_server, stop_server
 
 BROKEN = """
-from litestar import get
 from kb_framework import api, hookimpl
 from kb_framework.api.cli import Cli
 
@@ -23,12 +22,8 @@ def breaks(*, cli: Cli):
     raise RuntimeError("no answer from http://me:hunter2@example.org")
 
 
-@get("/broken", sync_to_thread=True)
 def broken() -> dict:
     raise RuntimeError("the key kb_" + "a" * 48 + " is wrong")
-
-
-handlers = [broken]
 
 
 def asks(*, cli: Cli):
@@ -42,8 +37,8 @@ def kb_commands():
 
 
 @hookimpl
-def kb_routes():
-    return [api.Routes("broken", f"{__name__}:handlers")]
+def kb_operations():
+    return [api.Operation("broken", f"{__name__}:broken", "documents.read", api.Http("GET", "/broken"))]
 """
 
 

@@ -299,7 +299,7 @@ def test_a_tool_that_cannot_be_imported_costs_its_plugin_alone(plugin) -> None:
     assert [info.name for info in plugins.failed] == ["unusable"]
 
 
-def test_a_service_that_cannot_be_built_fails_its_own_route_alone(plugin, engine) -> None:
+def test_a_service_that_cannot_be_built_fails_its_own_route_alone(plugin, served) -> None:
     plugin(
         "unusable",
         IMPORTS
@@ -328,7 +328,7 @@ def kb_routes():
     return [api.Routes("weather", f"{__name__}:weather")]
 """,
     )
-    opened = engine()
+    opened = served()
 
     error = refused(lambda: opened.get("/weather"))
 
