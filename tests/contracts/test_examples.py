@@ -48,6 +48,7 @@ NOT_RUN = {
     "kb eval my-questions": "needs judged questions",
     "kb eval my-questions --compare KB_EMBEDDER=multilingual": "needs judged questions",
 }
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Ids:
@@ -71,10 +72,13 @@ class Ids:
                 [engine.post("/keys", {"user": "bo", "role": "viewer"})["id"] for _ in range(3)]
             )
             self.snapshot = engine.knowledge_context("keys")["snapshot_id"]
+            self.research = engine.research_search("keys")["saved_id"]
 
     def given_to(self, line: str) -> str:
         if line.startswith("kb keys"):
             return re.sub(CHUNK, lambda _: next(self._keys), line)
+        if line.startswith("kb research show"):
+            return UUID.sub(self.research, line)
         if line.startswith("kb snapshots"):
             return line.replace(CHUNK, self.snapshot)
         line = re.sub(CHUNK, lambda _: next(self._chunks), line)
