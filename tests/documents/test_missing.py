@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from kb_framework.api import tables
+from kb_framework.api import times
 from kb_framework.app import open_kb
 from kb_framework.client import Engine, connect
 from kb_testing.fixtures import Install, Move, Run, stored
@@ -48,7 +48,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(tables, "datetime", clock)
+    monkeypatch.setattr(times, "datetime", clock)
     return clock
 
 
@@ -279,7 +279,7 @@ def test_a_running_engine_deletes_what_has_been_missing_for_too_long(
     )
 
     kb = open_kb()
-    kb.plugins.serving(kb.settings, kb.services)
+    kb.plugins.serving()
     # Closing waits for the round that has begun.
     kb.close()
 

@@ -116,9 +116,10 @@ class TagsIn(DocumentIn):
     tags: Annotated[Tags, Field(description="All tags that it will have.")]
 
 
-class DocumentPatch(DocumentIn):
+class DocumentPatch(Body):
     """What to change of a document; what is left out stays."""
 
+    document_id: Annotated[Id, Field(description="The document's id.")]
     title: Title | None = None
     doc_type: Type | None = None
     metadata: Annotated[
