@@ -68,7 +68,7 @@ def index_values(tx: Tx) -> None:
     """Let documents be counted and filtered by their values, and by when they were added, without reading the rows."""
     tx.execute(sa.text("DROP INDEX IF EXISTS documents_by_type"))
     columns = "organization_id, doc_type, media, lang, trust, created_at"
-    tx.execute(sa.text(f"CREATE INDEX documents_by_value ON documents ({columns})"))
+    tx.execute(sa.text(f"CREATE INDEX IF NOT EXISTS documents_by_value ON documents ({columns})"))
 
 
 Step = tuple[int, str, Callable[["Tx"], None]]

@@ -41,6 +41,9 @@ class Clock:
         self._now += self.step
         return self._now
 
+    def fromisoformat(self, text: str) -> datetime:
+        return datetime.fromisoformat(text)
+
     def advance(self, **amount: float) -> None:
         self._now += timedelta(**amount)
 

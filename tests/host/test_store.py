@@ -238,6 +238,7 @@ def test_four_processes_that_open_a_fresh_folder_at_once_migrate_it_once(
             ("host", 6),
             ("host", 7),
             ("host", 8),
+            ("host", 9),
             ("knowledge", 1),
             ("knowledge", 2),
             ("knowledge", 3),
