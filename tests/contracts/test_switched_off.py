@@ -19,7 +19,7 @@ from kb_framework.app import open_kb
 from kb_framework.bootstrap import read_bootstrap
 from kb_framework.client import Engine
 from kb_framework.discovery import HOST_DISTRIBUTION
-from kb_framework.edges.cli.app import run
+from kb_framework.edges.cli.app import examples, run
 from kb_framework.edges.http.app import create_app
 from kb_framework.edges.mcp.tools import bind_tools
 from kb_framework.errors import EngineError
@@ -201,13 +201,12 @@ def test_the_rest_works(kb_home, monkeypatch, name) -> None:
 
 @pytest.mark.above_the_store("what help says")
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_command_that_is_left_still_explains_itself(kb_here, monkeypatch, name) -> None:
+def test_every_command_that_is_left_can_still_be_made(kb_home, monkeypatch, name) -> None:
     monkeypatch.setenv("KB_DISABLED_PLUGINS", name)
+    plugins = Plugins(read_bootstrap())
 
-    for command in Plugins(read_bootstrap()).commands:
-        code, printed, said = kb_here(*command.name.split(" "), "--help")
-        assert (code, said) == (0, ""), command.name
-        assert printed
+    # What is shown of each is compared with the goldens, while all plugins are there.
+    assert len([examples(plugins, command) for command in plugins.commands]) > 20
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

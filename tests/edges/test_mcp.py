@@ -15,6 +15,10 @@ from typing import Any, Literal
 import pytest
 from mcp import Client, StdioServerParameters
 
+from kb_framework.bootstrap import read_bootstrap
+from kb_framework.client import Engine
+from kb_framework.plugins import Plugins
+from kb_framework.remote import HttpTransport
 from kb_testing.fixtures import Install, Run, RunningServer, kb_line, kb_mcp, stored_tables
 
 Mode = Literal["auto", "legacy"]
@@ -644,7 +648,7 @@ def test_a_document_from_anywhere_is_seen_everywhere(
     by_command = json.loads(kb_run("add", str(tmp_path / "shared.md"), "--json").stdout)["files"][
         0
     ]["document_id"]
-    with server.engine as engine:
+    with Engine(HttpTransport(server.url), Plugins(read_bootstrap())) as engine:
         uploaded = engine.add_file("shared.md", content)
         assert uploaded["duplicate"] is True
         assert uploaded["document"]["id"] == by_command

@@ -25,6 +25,7 @@ from kb_framework.client import Engine
 from kb_framework.edges.http.app import create_app
 from kb_framework.errors import EngineUnreachable
 from kb_framework.plugins import Plugins
+from kb_framework.remote import HttpTransport
 from kb_framework.running import ADDRESS_FILE, PATIENT_SECONDS, ProvenTransport, running_engine
 from kb_testing.fixtures import Install, Run, RunningServer
 
@@ -161,7 +162,7 @@ def test_a_page_of_its_own_is_served_without_cors_headers(server: RunningServer,
 
 def test_a_stored_page_is_never_shown_in_this_origin(server: RunningServer, ask: Any) -> None:
     page = b"<p>A page.</p><script>fetch('/api/v1/documents')</script>"
-    with server.engine as engine:
+    with Engine(HttpTransport(server.url), Plugins(read_bootstrap())) as engine:
         document = engine.add_file("page.html", page)["document"]
     answer = ask(server.url, "GET", f"/api/v1/documents/{document['id']}/file")
 

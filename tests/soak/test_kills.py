@@ -113,8 +113,8 @@ def look() -> State:
     """Open the data folder as the next process does, and read everything; problems are what must never be."""
     kb = open_kb()
     with Engine(AsgiTransport(create_app(kb), kb.close), kb.plugins) as engine:
-        # The first use sweeps what a killed process left to be removed.
-        engine.list_documents()
+        # An engine that serves begins by removing what a killed process left to be removed.
+        kb.plugins.serving()
         checks = engine.get("/doctor")["checks"]
         problems = [
             f"doctor: {check['name']}: {check['message']}"
