@@ -22,7 +22,7 @@ _CHUNKS = 50
 _EVENTS = 50
 _TEXT = "named"
 # Counting the values of more documents takes longer than listing them.
-_COUNTED_AT_ONCE = 5_000
+_COUNTED_AT_ONCE = 1_000
 
 
 def show(view: View) -> Html:

@@ -18,28 +18,37 @@ _TAGS = 12
 
 def show(view: View) -> Html:
     documents = view.main("list_documents", {"per_page": 5, "page": 1, "sort": "-created_at"})
-    chunks = view.attempt("list_chunks", per_page=1, page=1, status="all")
     growth = view.attempt("document_growth")
-    tags = view.attempt("list_tags", page=1, per_page=_TAGS)
     jobs = view.attempt("list_jobs", page=1, per_page=_JOBS)
-    failed = view.attempt("list_jobs", page=1, per_page=5, status="failed")
     return view.show(
         "home.html",
         "Home",
         documents=documents,
-        chunks=chunks,
-        tags=tags,
+        chunks=view.attempt("list_chunks", per_page=1, page=1, status="all"),
         runs=_runs(jobs["data"])[:_LAST] if jobs else None,
-        failed=failed,
         growth=growth,
         plot=bars([(day["day"], day["count"]) for day in growth["days"]], "Documents added per day")
         if growth and growth["added"]
         else "",
         views=view.attempt("list_views", page=1, per_page=20),
-        missing=_missing(view),
         panels=view.console.panels(view.actor, "home", {}),
-        checks=view.may("doctor"),
         about=about,
+    )
+
+
+def show_tags(view: View) -> Html:
+    """The most used tags: a part of the home page that is loaded after it."""
+    return view.show("home_tags.html", "Tags", tags=view.main("list_tags", {"per_page": _TAGS}))
+
+
+def show_waiting(view: View) -> Html:
+    """What waits for somebody: a part of the home page that is loaded after it."""
+    return view.show(
+        "waiting.html",
+        "Waiting",
+        failed=view.attempt("list_jobs", page=1, per_page=1, status="failed"),
+        missing=_missing(view),
+        report=view.attempt("doctor"),
     )
 
 
@@ -58,12 +67,6 @@ def _runs(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _missing(view: View) -> int:
     answer = view.attempt("list_documents", page=1, per_page=1, missing=True)
     return answer["meta"]["total"] if answer else 0
-
-
-def checks(view: View) -> Html:
-    """What the doctor says: a part of the home page that is loaded after it."""
-    report = view.main("doctor", {})
-    return view.show("checks.html", "Findings", report=report)
 
 
 def add_note(view: View) -> Go:
@@ -93,7 +96,8 @@ def add_files(view: View) -> dict[str, Any]:
 
 ROUTES = [
     ("GET", "/", show),
-    ("GET", "/checks", checks),
+    ("GET", "/waiting", show_waiting),
+    ("GET", "/tags", show_tags),
     ("POST", "/notes", add_note),
     ("POST", "/files", add_files, "multipart"),
 ]

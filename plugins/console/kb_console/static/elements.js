@@ -84,6 +84,8 @@ class KbSelection extends HTMLElement {
     const count = this.chosen.length;
     const total = Number(this.dataset.total);
     const page = this.querySelector("[data-page]");
+    // A list without rows has no box to select them.
+    if (!page) return;
     page.checked = count > 0 && count === this.rows.length;
     page.indeterminate = count > 0 && count < this.rows.length;
     bar.hidden = count === 0;
