@@ -106,8 +106,10 @@ def test_a_plan_that_expired_is_refused(
     filled: Any = request.getfixturevalue("filled")
     page = open_page(expect_errors=True)
     page.goto(f"{filled.url}/console/bulk/tags?tags=draft&preview=1&add=reviewed")
-    # What the page holds is older than its plan.
-    page.wait_for_timeout(2100)
+    # What the page holds is older than its plan once its own time has passed.
+    page.wait_for_function(
+        "Date.now() > Date.parse(document.querySelector('main time[datetime]').dateTime) + 50"
+    )
 
     page.get_by_role("button", name=re.compile("2 documents")).click()
 
@@ -142,6 +144,105 @@ def test_chunks_are_changed_by_the_same_flow(filled: Any, page: Page) -> None:
     expect(page.get_by_role("status").filter(has_text="1 of 1 done")).to_be_visible()
     found = filled.engine.get("/knowledge/chunks", policy="never_generate")
     assert found["meta"]["total"] == 1
+
+
+def test_what_was_found_by_words_is_selected_and_nothing_else(serving: Any, page: Page) -> None:
+    add(serving.engine, 60, "pump")
+    add(serving.engine, 5, "valve")
+    page.goto(f"{serving.url}/console/knowledge?query=pump")
+    page.get_by_label("Select the 50 rows of this page").check()
+    page.get_by_role("button", name="Select all 60 that match").click()
+    page.get_by_text("Change …").click()
+    bar(page).locator("a[data-kind=deactivate]").click()
+    page.get_by_role("button", name="Preview").click()
+    # 60 of 65 are beyond the threshold, so the number is typed.
+    page.get_by_label(re.compile("to go beyond the threshold")).fill("60")
+    page.get_by_role("button", name=re.compile("60 chunks$")).click()
+
+    expect(page.get_by_role("status").filter(has_text="60 of 60 done")).to_be_visible()
+    assert serving.engine.list_chunks(status="active")["meta"]["total"] == 5
+
+
+def test_a_title_that_is_typed_narrows_the_list_and_what_is_selected(
+    serving: Any, page: Page
+) -> None:
+    add(serving.engine, 60, "pump")
+    add(serving.engine, 60, "valve")
+    page.goto(f"{serving.url}/console/documents")
+    page.get_by_label("Title or path").fill("valve")
+    page.wait_for_url("**/console/documents?named=valve")
+    page.get_by_label("Select the 50 rows of this page").check()
+    page.get_by_role("button", name="Select all 60 that match").click()
+    page.get_by_text("Change …").click()
+    bar(page).get_by_role("link", name="Add and remove tags").click()
+
+    expect(page.get_by_role("heading", name="60 documents selected")).to_be_visible()
+
+
+def test_a_changed_filter_says_that_the_selection_is_gone(filled: Any, page: Page) -> None:
+    page.goto(f"{filled.url}/console/documents")
+    page.get_by_label("Select Backups").check()
+
+    page.get_by_role("link", name="draft").first.click()
+
+    expect(
+        page.get_by_role("status").filter(has_text="1 row is no longer selected")
+    ).to_be_visible()
+
+
+def test_going_back_from_a_change_brings_the_selection_back(filled: Any, page: Page) -> None:
+    page.goto(f"{filled.url}/console/documents")
+    page.get_by_label("Select Backups").check()
+    page.get_by_text("Change …").click()
+    bar(page).get_by_role("link", name="Add and remove tags").click()
+    expect(page.get_by_role("heading", name="1 document selected")).to_be_visible()
+
+    page.go_back()
+
+    expect(page.get_by_label("Select Backups")).to_be_checked()
+    expect(bar(page)).to_contain_text("1 selected on this page")
+
+
+def test_the_filters_of_a_preview_become_a_view(filled: Any, page: Page) -> None:
+    page.goto(f"{filled.url}/console/bulk/tags?tags=draft&preview=1&add=reviewed")
+    expect(page.get_by_text(re.compile("The preview holds until"))).to_be_visible()
+    page.get_by_text("Save as view").click()
+    page.get_by_label("Name").fill("drafts")
+    page.get_by_role("button", name="Save view").click()
+
+    expect(page.get_by_role("heading", name="drafts 2")).to_be_visible()
+    assert filled.engine.get_view("drafts")["filters"] == {"tags": ["draft"]}
+
+
+def tab_to(page: Page, condition: str) -> None:
+    """Press Tab until what has the focus meets a condition."""
+    for _ in range(80):
+        if page.evaluate(f"(() => {{ const at = document.activeElement; return {condition}; }})()"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"no Tab leads to {condition}")
+
+
+def test_the_whole_flow_needs_no_mouse(filled: Any, page: Page) -> None:
+    page.goto(f"{filled.url}/console/documents?sort=title")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(bar(page)).to_contain_text("1 selected on this page")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("add and remove")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="1 document selected")).to_be_visible()
+    tab_to(page, "at.id === 'change-add'")
+    page.keyboard.type("reviewed")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=re.compile("^This will"))).to_be_visible()
+    tab_to(page, "at.tagName === 'BUTTON' && at.textContent.endsWith('1 document')")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("status").filter(has_text="1 of 1 done")).to_be_visible()
+    found = filled.engine.list_documents(tags=["reviewed"])["data"]
+    assert [item["title"] for item in found] == ["Access keys"]
 
 
 KIND = """

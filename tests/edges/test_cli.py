@@ -967,6 +967,7 @@ def test_the_quickstart_walks_through_everything(kb_run: Run, kb_home: Path) -> 
     assert re.search(r"would delete [1-9]\d* of \d+ documents", done.stdout)
     for advice in ("kb add ~/notes", "kb serve", '"mcpServers"', str(kb_home)):
         assert advice in done.stdout
+    assert "kb console" in done.stdout.splitlines()[-1]
 
     again = json.loads(kb_run("quickstart", "--json").stdout)
     assert again["added"]

@@ -77,10 +77,17 @@ def _tell(
     )
     cli.print("\nWhat next:")
     cli.print("  kb add ~/notes          your own folder")
-    cli.print("  kb serve                HTTP API, docs and MCP on http://127.0.0.1:8420")
+    cli.print("  kb serve                pages, HTTP API and MCP on http://127.0.0.1:8420")
     cli.print("  an agent                add this to your MCP client's configuration:")
     for line in json.dumps(_mcp_configuration(cli), indent=2).splitlines():
         cli.print(f"    {line}")
+    if cli.plugins.commands.get("console") is not None:
+        running = cli.engine.url
+        cli.print(
+            f"\nSee it in a browser: {running}/console (kb console opens it)"
+            if running
+            else "\nSee it in a browser: kb serve, and in another terminal kb console"
+        )
 
 
 def _mcp_configuration(cli: Cli) -> dict[str, Any]:

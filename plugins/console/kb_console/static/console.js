@@ -162,7 +162,7 @@ async function later() {
       const response = await fetch(url, { headers: { "KB-Fragment": "1" } });
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       const found = page.querySelector("[data-part]");
-      if (response.ok && found) part.replaceChildren(...document.adoptNode(found).childNodes);
+      if (response.ok && found) { part.replaceChildren(...document.adoptNode(found).childNodes); fold(); }
       else part.replaceChildren();
     } catch { part.replaceChildren(); }
   }
@@ -176,7 +176,13 @@ async function steps() {
   form.requestSubmit();
 }
 
+// Beside a list counts are open, above one they would push it off the screen.
+function fold() {
+  if (matchMedia("(max-width: 1080px)").matches) for (const part of document.querySelectorAll(".facet-side details")) part.open = false;
+}
+
 function shown() {
+  fold();
   later();
   steps();
   theme(kept());
