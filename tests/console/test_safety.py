@@ -201,7 +201,7 @@ def test_a_link_opens_one_session_once(keyed, kb_run: Run, open_page: Callable[.
     page.goto(link)
     page.wait_for_url(f"{server.url}/console")
 
-    expect(page.get_by_role("link", name="Access")).to_be_visible()
+    expect(page.get_by_role("link", name="Access", exact=True)).to_be_visible()
     again = open_page(expect_errors=True)
     again.goto(link)
     expect(again.get_by_role("alert")).to_contain_text("used already")
@@ -255,7 +255,7 @@ def test_a_viewer_sees_a_viewers_console(keyed, open_page: Callable[..., Page]) 
     server, keys, ids = keyed
     page = signed_in(open_page(), server, keys["viewer"]["key"])
 
-    expect(page.get_by_role("link", name="Access")).to_have_count(0)
+    expect(page.get_by_role("link", name="Access", exact=True)).to_have_count(0)
     expect(page.get_by_role("button", name="Add note")).to_have_count(0)
     page.goto(f"{server.url}/console/documents")
     expect(page.locator("input[name=row]")).to_have_count(0)
